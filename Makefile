@@ -132,7 +132,7 @@ bench-inner: check-go deps ## run the Go benchmarks, and compare them with those
 	git worktree add -q --detach "$$base/tree" $(BASE); \
 	for i in 1 2 3 4 5 6; do (cd "$$base/tree" && $(INNER)) >>"$$base/before"; $(INNER) >>"$$base/after"; done; \
 	(cd "$$base" && $(BENCHSTAT) before after)
-bench-scan: check-go deps ## compare the speed of the proof that a disk is blank with dd; fails if the proof is too slow
+bench-scan: check-go deps ## compare the speed of the proof of blankness with the speed of dd; fails if the proof is too slow
 	$(call say,how fast a blank disk is read: of dd's speed in the same run (scan/dd) at least 0.8)
 	@go test -tags root -run '^$$' -bench RealScan -benchtime 9x ./internal/format
 

@@ -77,8 +77,8 @@ type Units interface {
 type Reporter interface {
 	// Report reports an event.
 	Report(e disk.Event)
-	// Notify sends one state to the service manager (sd_notify(3)): Ready, Reloading, Alive, or StatusIs plus one line of
-	// text. The line has the numbers of mounted, held, refused and failing disks.
+	// Notify sends one state to the service manager (sd_notify(3)). The state is Ready, Reloading, Alive, or StatusIs
+	// plus one line of text. The line has the numbers of mounted, held, refused and failing disks.
 	Notify(state string)
 }
 

@@ -230,7 +230,7 @@ func failing(l *disk.Line, d disk.Decision, daemon string) (why, next string) {
 	case l == nil || l.Failure == "" || l.Decision.Action != d.Action:
 		return "", ""
 	case daemon == "down":
-		return "while the daemon was running: " + l.Failure, "the daemon tries again when it is started: systemctl start hotmount"
+		return l.Failure, "the daemon tries again when it is started: systemctl start hotmount"
 	}
 	return l.Failing(), l.Remedy
 }

@@ -25,8 +25,9 @@ var ErrDown = errors.New("the daemon does not run (systemctl start hotmount)")
 
 // Request is a request of the command line.
 type Request struct {
-	// Do is the action. "accept" accepts a hold. "release" unmounts a disk. "look" forgets earlier failures, and looks
-	// at every disk. "hint" looks at the disk whose disk sequence number is Seq.
+	// Do is the action. "accept" accepts a hold, or allows another try after a failure. "release" unmounts a disk, or
+	// removes the link of a block volume. "look" forgets earlier failures, and looks at every disk. "hint" looks at the
+	// disk whose disk sequence number is Seq.
 	Do string `json:"do"`
 	// Disk is the kernel name of the disk. Seq is the disk sequence number of the attachment, or 0 for any disk with
 	// the name in Disk.

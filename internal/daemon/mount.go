@@ -36,8 +36,8 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	var failed *unit.JobError
 	if errors.As(err, &failed) {
 		if held != nil {
-			// PID 1 does not start this mount before an earlier batch of mounts has ended (unit.Manager.CheckHeldBack).
-			// The disk has no fault, and the mount point may still be needed.
+			// Perhaps PID 1 has not started this mount, because a batch of mounts has not ended
+			// (unit.Manager.CheckHeldBack). This is not a fault of the disk, and the mount point may still be needed.
 			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
 		}
 		a := readAttempt(ctx, run.Exec{}, u.host, f, class, failed.Unit, requestedAt)

@@ -41,7 +41,7 @@ func (n node) Names(s *disk.Settings) ([]string, error) {
 	if count, err := n.Store.NoticeFuture(); err != nil {
 		n.report.Problem(err)
 	} else if count > 0 {
-		n.report.Report(disk.Event{Kind: disk.EventNotice, Notice: fmt.Sprintf("the history has %s with a time in the future, because a clock was wrong; for format_limit, hotmount counts each such format as a format of now; to see the history: hotmount history", disk.Count(count, "format"))})
+		n.report.Report(disk.Event{Kind: disk.EventNotice, Notice: fmt.Sprintf("the history has %s with a time in the future, because a clock was wrong; for format_limit, hotmount counts each such format as if it took place now; to see the history: hotmount history", disk.Count(count, "format"))})
 	}
 	n.Store.Recover()
 	n.DoubtMounts()

@@ -56,7 +56,7 @@ func (f *Facts) KnownContent() Content {
 	return c
 }
 
-// knownContent is KnownContent without the field Evidence, because the texts of the evidence cost time. FindPeers calls
+// knownContent is KnownContent without udev's evidence, because the texts of this evidence cost time. FindPeers calls
 // knownContent for many disks and needs no evidence. The second result is true if the content comes from the last
 // proof.
 func (f *Facts) knownContent() (c Content, proof bool) {

@@ -96,7 +96,7 @@ type Facts struct {
 	// Fault describes what the kernel did to the mounted filesystem after an error, or is empty if the kernel did
 	// nothing.
 	Fault string `json:"fault,omitempty"`
-	// Geometry is the geometry of the filesystem that hotmount has mounted in a class directory, or nil if unknown.
+	// Geometry is the geometry of the filesystem that is mounted in a class directory, or nil if unknown.
 	Geometry *Geometry `json:"geometry,omitempty"`
 	// Swap reports that the disk or something on it is active swap space.
 	Swap bool `json:"swap,omitempty"`

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Peer is an attached disk that has the serial, WWN or UUID of another disk f. Peer has only the facts that the policy
-// needs.
+// Peer is an attached disk with the same serial, WWN or UUID as the disk whose Facts contain the Peer. Peer has only
+// the facts that the policy needs.
 type Peer struct {
 	ID
 	Slot string `json:"slot,omitempty"`

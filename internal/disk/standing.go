@@ -141,8 +141,8 @@ type Intent struct {
 	// disk in the slot, or when the operator accepts the content of another disk there. Without a serial, only the UUID
 	// of the filesystem still identifies the intent's disk.
 	Left bool `json:"left,omitempty"`
-	// Doubt is the reason why another program or machine may have used the disk after mkfs ended. Doubt is empty if
-	// there is no such reason.
+	// Doubt is the reason not to trust the new filesystem. For example, another program or machine may have written to
+	// the disk during the format. Doubt is empty if there is no such reason.
 	Doubt string `json:"doubt,omitempty"`
 	// Ext4 are the parameters of mkfs.ext4, or nil for XFS.
 	Ext4 *MkfsExt4 `json:"ext4,omitempty"`

@@ -13,7 +13,7 @@ type Level string
 
 // The constants are the levels of findings. Problems and warnings need an action of the operator, but notes do not.
 const (
-	// Problem means that data is or will be in an unexpected place, or that data cannot be stored.
+	// Problem means that data is or will be in an unexpected place, cannot be stored, or will be lost.
 	Problem Level = "problem"
 	// Warning means that something does not work or may cause trouble, but no data is lost unnoticed.
 	Warning Level = "warning"

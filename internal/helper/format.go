@@ -200,7 +200,7 @@ func notConfirmable(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Dec
 	if next != "" {
 		why += "; " + next
 	}
-	but := "a token overrides only a decision about the disk's content; here the decision is "
+	but := "a token cannot override the decision "
 	if d.Action == disk.Hold || d.Reason == disk.ReasonSerialTwice { // the disk's content may be a reason, too
 		but = ""
 	}

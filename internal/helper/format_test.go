@@ -143,7 +143,7 @@ func TestLastWord(t *testing.T) {
 		"half-made":                     {intent, disk.Format, ""},
 		"half-made, in doubt now":       {func(g *given) { intent(g); g.proven.IntentBySlot = true }, disk.Format, "has to be read again"},
 		"over something":                {other, disk.Format, ""},
-		"over something, mounted now":   {func(g *given) { other(g); g.f.Mounts = []disk.MountPoint{{Path: "/srv"}} }, disk.Ignore, "cannot format vdb: a token overrides only a decision about the disk's content; here the decision is ignore: the disk is mounted elsewhere: /srv"},
+		"over something, mounted now":   {func(g *given) { other(g); g.f.Mounts = []disk.MountPoint{{Path: "/srv"}} }, disk.Ignore, "cannot format vdb: a token cannot override the decision ignore: the disk is mounted elsewhere: /srv"},
 		"over something, looped now":    {func(g *given) { other(g); g.f.Loops = []string{"loop0"} }, disk.Ignore, "/dev/loop0"},
 		"over something, beside a twin": {func(g *given) { other(g); g.f.Serial = "S"; g.f.SameSerial = []disk.Peer{{Serial: "S", InUse: "/srv"}} }, disk.Refuse, "cannot format vdb: refuse: another disk has the same serial S"},
 		"over something, class changed": {func(g *given) { other(g); g.s.Classes[0].Blank = "sampled" }, disk.Format, "has to be proven again"},

@@ -11,9 +11,10 @@ import (
 	"hotmount/internal/policy"
 )
 
-// lastWord makes the final decision after the disk has been read. If the decision is disk.Format, and the disk's class
-// or the record of its unfinished format has changed during the reading, lastWord returns an error. If the parameter
-// over is set, the operator has ordered the format with a token.
+// lastWord makes the final decision after the disk has been read. lastWord returns an error if the decision is
+// disk.Format and the disk's class has changed during the reading. For a half-made filesystem, a change of the record
+// of the unfinished format is also an error, unless over is set. If the parameter over is set, the operator has ordered
+// the format with a token.
 func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class, proven *disk.Standing, over bool) (disk.Decision, error) {
 	d := policy.Decide(f, c, s)
 	if over {
@@ -65,9 +66,10 @@ func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) 
 // intendedUUID returns the UUID of the disk's unfinished format, or a new UUID. The UUID stays the same until the
 // format has ended, so that a disk has at most one intent.
 //
-// Two disks must never have the same UUID. intendedUUID therefore returns a new UUID in three cases. The disk is a copy
-// of another disk, and the operator overwrites the copy. Only the slot and the size of the disk match the intent, so the
-// disk may have replaced the intent's disk there. The format began on another attached disk with the same serial or WWN.
+// Two disks must never have the same UUID. intendedUUID therefore ignores an unfinished format in three cases. First,
+// the disk is a copy of another disk, and the operator overwrites the copy. Second, only the slot and the size of the
+// disk match the intent, so the disk may have replaced the intent's disk. Third, the format began on another attached
+// disk with the same serial or WWN.
 func intendedUUID(f *disk.Facts, over bool) (string, error) {
 	if i := policy.Intent(f, &disk.Content{}); i != nil && !f.Standing.IntentBySlot && !(over && ofAnother(f)) {
 		return i.UUID, nil

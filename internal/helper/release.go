@@ -140,7 +140,7 @@ func (r *Release) currentFacts(f *disk.Facts) (disk.Facts, error) {
 func toDetach(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":
-		return fmt.Sprintf("the disk is a partition of %s; %[1]s is safe to detach when no partition is in use; to see the partitions and their use: lsblk /dev/%[1]s", f.Whole)
+		return fmt.Sprintf("the disk is a partition of %s; %[1]s is safe to detach when no partition is mounted, given out or in use; to see all uses: hotmount status; lsblk /dev/%[1]s", f.Whole)
 	case f.Transport == "dm":
 		return fmt.Sprintf("the disk is made of other disks, which may have more mounts; to see the other disks: lsblk -s %s; detach such a disk only when lsblk DISK shows no mount", f.Node())
 	}

@@ -95,7 +95,7 @@ func TestToDetach(t *testing.T) {
 		"no serial": {disk.Facts{ID: vdc, Transport: "virtio", Size: 1 << 30},
 			"safe to detach: size 1 GiB\non the hypervisor, the disk may have another name than vdc; to see that name, the TARGET (the <target> beside the disk's <address>): virsh dumpxml NODE\nthen: virsh detach-disk NODE TARGET --persistent"},
 		"partition": {disk.Facts{ID: disk.ID{Name: "vdc1", Seq: 9}, Whole: "vdc", Transport: "virtio", Serial: "S"},
-			"the disk is a partition of vdc; vdc is safe to detach when no partition is in use; to see the partitions and their use: lsblk /dev/vdc"},
+			"the disk is a partition of vdc; vdc is safe to detach when no partition is mounted, given out or in use; to see all uses: hotmount status; lsblk /dev/vdc"},
 		"loop device": {disk.Facts{ID: disk.ID{Name: "loop7", Seq: 9}, Transport: "loop", BackingFile: "/srv/ci/a\x1b.img", Size: 1 << 30},
 			"safe to detach: the file of the loop device is /srv/ci/a\\x1b.img\nthen: losetup -d /dev/loop7"},
 		"volume": {disk.Facts{ID: disk.ID{Name: "dm-3", Seq: 9}, Transport: "dm", Size: 1 << 30},

@@ -82,7 +82,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 			return nil
 		}
 	}
-	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, and these users still had the filesystem in use:\n  %s\nThe users get errors; hotmount can mount an XFS filesystem again only when the users have ended", where, what, dev, words))
+	log.Event(report.KindGone, journal.PriWarning, nil, disk.Decision{}, where, fmt.Sprintf("%s %s: its disk (%s) is gone, but the filesystem was still in use; its users:\n  %s\nAll users get errors; hotmount can mount an XFS filesystem again only when all users have ended", where, what, dev, words))
 	if !there {
 		// The shutdown in containers comes last, because entering a container's mount namespace can hang.
 		shutDown(log, h.Root, where, dev)

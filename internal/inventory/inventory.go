@@ -121,8 +121,8 @@ func gatherEach(names []string, look func(name string) (disk.Facts, error)) ([]d
 func (h Host) Look(name string) (disk.Facts, error) { return h.Gather()(name) }
 
 // Gather reads the data that all disks share. Gather returns a function that works like Look, but uses this data. Many
-// calls of the returned function cost little more than one call of Look. Use the function only for events that came before the call
-// of Gather, because it does not see later changes of the shared data. Several looks may run at once.
+// calls of the function cost little more than one call of Look. Use the function only for events that came before the
+// call of Gather, because the function does not see later changes of the shared data. Several looks may run at once.
 func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 	common, commonErr := h.gather()
 	return func(name string) (f disk.Facts, err error) {

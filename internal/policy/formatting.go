@@ -130,7 +130,7 @@ var formattable = []rule{{
 	reason: disk.ReasonFormerSerial, action: disk.Hold, situations: blank, lift: byAccept,
 	when:      func(in input) bool { return missing(in, in.f.Standing.FormerSerial, disk.ReasonFormerSerial) },
 	names:     func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
-	condition: "hotmount has no record of data on a disk with the same serial or WWN",
+	condition: "no data is missing that a disk with the same serial or WWN held",
 }, {
 	reason: disk.ReasonFormerSlot, action: disk.Hold, situations: blank, lift: byAccept, givesUp: true, kind: HoldData, peers: atItsSlot,
 	when: func(in input) bool {

@@ -35,7 +35,7 @@ func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, sinc
 	case Intent(f, &known) != nil:
 		return false, "an earlier format of the disk did not finish"
 	case r.Ran < trimAge:
-		return false, "this node has had the filesystem mounted for less than 24 hours; until the first trim, an operator can undo a wrong format"
+		return false, "hotmount has seen the filesystem mounted for less than 24 hours; a trim could destroy the old data that remains after a wrong format"
 	case since >= 0 && since < trimPeriod:
 		return false, "the filesystem was trimmed within the last week"
 	}

@@ -102,7 +102,7 @@ type Finding struct {
 	// Plan is the plan by which the scan read the disk. If the caller of the scan chose Auto, Plan is Full or Sampled.
 	Plan Plan
 	Size uint64
-	// Read is the number of bytes read before the read that found the byte at Offset. Places is the number of separate
+	// Read is the number of bytes read, without the read that found the byte at Offset. Places is the number of separate
 	// stretches of the disk that the scan read. Own is the size in bytes of all blocks that belong to Source.Own.
 	Read, Places, Own uint64
 	// Bytes has up to 16 bytes of the disk, from Offset on. The byte at Offset is the first byte that is neither zero

@@ -97,9 +97,9 @@ func NewAs(format string) (*Log, error) {
 	return nil, fmt.Errorf("cannot write the log in the format %q: use %s", disk.Visible(format), strings.Join(Formats, ", "))
 }
 
-// Event writes one event. The parameter f is the disk, or nil if the event concerns no disk. The event belongs to the
-// mount unit of the mount point path, or to no mount unit if path is empty. The caller must escape foreign bytes in the
-// message (disk.Visible).
+// Event writes one event. The parameter f is the disk, or nil if the event concerns no disk. The parameter path is a
+// mount point, and the event belongs to the mount unit of this mount point. If path is empty, the event belongs to no
+// mount unit. The caller must escape foreign bytes in the message (disk.Visible).
 func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decision, path, message string) {
 	fields := map[string]string{"MESSAGE_ID": string(kind)}
 	if f != nil {

@@ -70,7 +70,7 @@ func (s Store) attachment(seq uint64) disk.Standing {
 	if st.Unmounted == remount {
 		st.Unmounted, st.Remount = "", true
 	}
-	// attachment ignores an error, because the link in the class directory also shows whether the disk is given out.
+	// attachment ignores an error. An unreadable record counts as missing, so the disk then counts as not given out.
 	st.Link, _ = s.Link(seq)
 	return st
 }

@@ -72,9 +72,8 @@ type list[T any] struct {
 	Filesystems []T `json:"filesystems"`
 }
 
-// readList returns the records of a list, or none if the file does not exist. If another version of hotmount wrote the
-// file, readList returns an error and all records that it can parse. hotmount still recognises volumes by these
-// records.
+// readList returns the records of a list, or none if the file does not exist. If the file has another format version,
+// readList returns an error and all records that it can parse. hotmount still recognises volumes by these records.
 func readList[T any](path string) ([]T, error) {
 	var all list[T]
 	err := readJSON(path, &all)

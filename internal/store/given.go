@@ -20,8 +20,8 @@ type givenOut struct {
 }
 
 // Given returns the records of all disks that were ever given out as block volumes. A disk has no record if it was
-// later formatted with an operator's token. If another version of hotmount wrote the file, Given returns an error and
-// all records that it can parse.
+// later formatted with an operator's token. If the file has another format version, Given returns an error and all
+// records that it can parse.
 func (s Store) Given() ([]disk.Given, error) {
 	var all givenOut
 	err := readJSON(s.givenFile(), &all)

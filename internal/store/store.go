@@ -275,10 +275,10 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 
 // Accept records the operator's accept for this attachment of the disk.
 //
-// If the accept has a reason, Accept also removes lasting records for the same reason. Lasting records have these
-// reasons: attached before installation, attached at the first start under a new machine-id, used by another program,
-// format limit, twin, or volume of another class. An accept without a reason allows another attempt after a failure or
-// an unmount. Such an accept does not end the hold of a disk that looks blank.
+// If the accept has a reason, Accept also removes lasting records for the same reason. Lasting records exist for disks
+// that were attached before installation or at the first start under a new machine-id. Lasting records also have the
+// reasons used by another program, format limit, twin, and volume of another class. An accept without a reason allows
+// another attempt after a failure or an unmount. Such an accept does not end the hold of a disk that looks blank.
 func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if w.Reason != "" {
 		if err := s.recordAccept(f, boot, w); err != nil {

@@ -230,5 +230,5 @@ func (m *Manager) CheckHeldBack(path string) error {
 	if found, err := filepath.Glob(at + "*.service"); err != nil || len(found) == 0 || !m.hasMountUnit(path) {
 		return nil
 	}
-	return fmt.Errorf("systemd does not start %s, perhaps because an earlier service that mounts several disks has not ended; see systemctl status '%s*'", Name(path), togetherUnit)
+	return fmt.Errorf("perhaps systemd has not started %s, because an earlier service that mounts several disks has not ended; see systemctl status '%s*'", Name(path), togetherUnit)
 }

@@ -272,7 +272,7 @@ func attachTogether(t *testing.T, o worker.Options) {
 	back, backID := m.attach(w, worker.Disk{File: images[2], Serial: "TOGETHER-2"})
 	// The disk has to wait only if a service that still runs has mounted it together with other disks.
 	if strings.Contains(kept, "mnt-disks-"+uuids[2][:8]) {
-		m.waitForLog("/dev/" + back + " .*cannot mount .*mnt-disks-.* perhaps because an earlier service that mounts several disks has not ended")
+		m.waitForLog("/dev/" + back + " .*cannot mount .*perhaps systemd has not started .*mnt-disks-.*, because an earlier service that mounts several disks has not ended")
 	}
 	// The next daemon also waits for the mounts that the killed daemon has started.
 	m.run("systemctl kill -s KILL hotmount")

@@ -157,7 +157,7 @@ func TestSurpriseRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
-	m.waitForLog(where + " was unmounted: its disk .* is gone, and these users still had the filesystem in use")
+	m.waitForLog(where + " was unmounted: its disk .* is gone, but the filesystem was still in use; its users:")
 	again, id3 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
 	m.waitForLog("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses the earlier mount: hotmount doctor; next try in")
 	// In a real case, the daemon forgets the filesystem after some hours. The test restarts the daemon instead, which
@@ -265,7 +265,7 @@ func TestPulledFromAPod(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.wait("mount and directory to go", fmt.Sprintf("! findmnt %[1]s && [ ! -e %[1]s ]", where))
-		m.waitForLog(where + " was .*: its disk .* is gone, and these users still had the filesystem in use")
+		m.waitForLog(where + " was .*: its disk .* is gone, but the filesystem was still in use; its users:")
 		if got := m.run("journalctl -b --no-pager -o cat -u " + quote(unitOf(uuid))); !regexpLine(got, "pod 0e3b1b0a-1111-2222-3333-"+uuid[24:]) {
 			t.Errorf("%s: the unit's journal does not name the pod:\n%s", fstype, got)
 		}

@@ -364,7 +364,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	m.waitForLog("cannot unmount " + at + " lazily: operation not permitted")
 	given(unmount, without(unmount, "CAP_SYS_PTRACE"))
 	m.run("systemctl start " + quote("hotmount-unmount@"+strings.TrimSuffix(unitOf(ext4), ".mount")+":"+device+".service") + "; ! findmnt " + at)
-	m.waitForLog(at + " was detached from the mount tree: .*still had the filesystem in use")
+	m.waitForLog(at + " was detached from the mount tree: .*but the filesystem was still in use; its users:")
 	if got := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(ext4))); strings.Contains(got, "(sleep)") {
 		t.Errorf("the user is named without CAP_SYS_PTRACE: %s", got)
 	}
