@@ -69,7 +69,7 @@ var states = map[Action]string{
 	Keep: "mounted", Grow: "mounted", Wait: "waiting",
 }
 
-// RisksData reports whether the disk is mounted with a fault that loses data, will lose data, or hides data.
+// RisksData reports whether the disk is mounted and has a fault. The fault loses data, now or later, or hides data.
 func (d Decision) RisksData() bool {
 	return d.Mounted() && (d.Reason == ReasonFault || d.Reason == ReasonShrunk || d.Reason == ReasonCovered || d.Reason == ReasonLost)
 }

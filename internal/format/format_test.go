@@ -1164,8 +1164,9 @@ func TestOverwritten(t *testing.T) {
 // TestWrittenDuringMkfs checks that hotmount finds a write by another process between the last look and the end of
 // mkfs. The kernel's count of written bytes shows a foreign write during mkfs, but its count of requests does not. If
 // the count of written bytes does not match the bytes of mkfs.xfs, hotmount reads the disk again. If hotmount reads
-// every byte and finds no foreign byte, hotmount must use the disk. If hotmount can read only samples again, the intent
-// must have a doubt. A disk that was not proven all zero is not read again, and its intent must also have a doubt.
+// every byte and finds no foreign byte, hotmount must use the disk. If hotmount can re-read only samples of the disk, the
+// intent must record a doubt. A disk that was not proven all zero is not read again, and its intent must also record a
+// doubt.
 func TestWrittenDuringMkfs(t *testing.T) {
 	const gib = 1 << 30
 	const unread = -1 // an offset outside all samples

@@ -106,7 +106,7 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err
 	return s.over, nil
 }
 
-// endTurn calls the function turn when all the mounts are over, or when the time limit has passed.
+// endTurn calls the function turn when all mount jobs have ended, or when the time limit has passed.
 func endTurn(all []*start, most time.Duration, turn func()) {
 	if len(all) == 0 { // another request already has the mount in its batch
 		turn()

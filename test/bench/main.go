@@ -24,7 +24,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	// The bench program also takes the turns inside the container.
+	// Inside the container, the bench program also runs the measurements.
 	if len(args) == 2 && args[0] == "inside" {
 		return runInside(ctx, args[1], os.Stdin, os.Stdout, os.Stderr)
 	}

@@ -165,8 +165,8 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 			return 3
 		case n.Attached: // all loop devices of one size look alike, because a loop device has no serial and no slot
 			return 0
-		// Of several formats in one slot, the newest counts. A new format usually marks the older records of its slot
-		// as left (displaced in package store).
+		// Of several formats in one slot, the newest counts. A new format usually sets Left in the older records of its
+		// slot (see the function displaced in package store).
 		case was.Like(id) && !n.Left && !n.Over && n.Doubt == "":
 			return 2
 		case was.Like(id) && !n.Left:
