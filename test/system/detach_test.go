@@ -48,12 +48,12 @@ func TestRelease(t *testing.T) {
 		m.wait("the namespace", "pid=$(systemctl show -p MainPID --value "+unit+"); grep -qx sleep /proc/$pid/comm && grep -q "+where+" /proc/$pid/mountinfo")
 	}
 	container("container", "private", "")
-	if out := m.run("hotmount release --force " + name + " 2>&1 || true"); !strings.Contains(out, "Delete these pods before you detach the disk (for their names: kubectl get pods -A ") || !strings.Contains(out, "0e3b1b0a-1111-2222-3333-444444444444") || !strings.Contains(out, "NOT safe to detach") {
+	if out := m.fails("hotmount release --force " + name); !strings.Contains(out, "Delete these pods before you detach the disk (for their names: kubectl get pods -A ") || !strings.Contains(out, "0e3b1b0a-1111-2222-3333-444444444444") || !strings.Contains(out, "NOT safe to detach") {
 		t.Errorf("forced: %s", out)
 	}
 	// The pod is gone, but a container still has the volume in its mount namespace.
 	m.run("umount " + pod)
-	if out := m.run("hotmount status; hotmount release " + name + " 2>&1 || true"); strings.Contains(out, "Delete these pods") || !strings.Contains(out, "whether the disk is safe to detach: hotmount release "+name) || !strings.Contains(out, "NOT safe to detach") || !strings.Contains(out, "in its mount namespace") {
+	if out := m.fails("hotmount status; hotmount release " + name); strings.Contains(out, "Delete these pods") || !strings.Contains(out, "whether the disk is safe to detach: hotmount release "+name) || !strings.Contains(out, "NOT safe to detach") || !strings.Contains(out, "in its mount namespace") {
 		t.Errorf("forced, and still held: %s", out)
 	}
 	m.run("systemctl stop container")
