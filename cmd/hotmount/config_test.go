@@ -86,7 +86,7 @@ func TestNewDisksHeld(t *testing.T) {
 	}
 	attach(t, h.Root, "vdd", 48, "4d8ac1b2-9f6e-4a3c-8")
 	const line = "class default holds each new disk until you run hotmount accept DISK may-be-a-csi-volume: a storage driver seen on this node (cinder.csi.openstack.org) can attach or use such disks; "
-	const held = "a storage driver seen on this node (cinder.csi.openstack.org) may have attached or may use the disk, so hotmount does not open the disk; " +
+	const held = "a storage driver seen on this node (cinder.csi.openstack.org) may have attached this disk or may use it, so hotmount does not open the disk; " +
 		"if the disk is the node's own: hotmount accept vdd may-be-a-csi-volume; if the driver was removed, list the driver in csi_ignore (hotmount.yaml(5)); to use the disk without hotmount accept, give the disk a class with serial: ['4d8ac1b2-9f6e-4a3c-8']\n"
 	for command, want := range map[string][]string{
 		"config check": {"warning: " + line}, "plan": {"warning: " + line, held}, "state init": {"\n" + line, "/dev/vdd (5 GiB) is held: " + held},

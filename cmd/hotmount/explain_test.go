@@ -68,7 +68,7 @@ func TestExplain(t *testing.T) {
 		"vdb (disk sequence number 1016): 5 GiB, serial DATA-1",
 		"Class fast does not select the disk.\n  NO   transport: nvme: found virtio\n  yes  serial: DATA-*: found DATA-1\n",
 		"Class rest would select the disk, but class default comes first.\n  yes  size: 1 GiB (1073741824 bytes)..: found 5 GiB (5368709120 bytes)\n",
-		"  NO   udev reports nothing on the disk: ID_FS_TYPE=xfs ",
+		"  NO   udev reports no signature on the disk: ID_FS_TYPE=xfs ",
 		"  NO   the disk is proven blank (blank: auto): filesystem xfs",
 		"  yes  no other disk has the same serial, or the disk was accepted: serial DATA-1\n",
 		"\nDecision: mount: the disk holds xfs 0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f (filesystem)\n",

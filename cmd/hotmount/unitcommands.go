@@ -89,7 +89,7 @@ func growDiskCommand() *cobra.Command {
 	c := ofDisk("grow-disk", "Grow the filesystem of one disk to fill the disk", func(ctx context.Context, h inventory.Host, seq uint64) error {
 		return helper.Grow(ctx, h, seq, stage)
 	})
-	c.Flags().StringVar(&stage, "stage", "", "grow the filesystem in a private mount namespace, mounted at this `directory`")
+	c.Flags().StringVar(&stage, "stage", "", "mount the filesystem at this `directory` in a private mount namespace, and grow it there")
 	return c
 }
 

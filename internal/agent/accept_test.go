@@ -74,7 +74,7 @@ func TestAcceptOfAnotherReason(t *testing.T) {
 		settle()
 		m.change(func() { m.log = nil })
 		_, err := a.Accept(t.Context(), "vdb", 0, disk.ReasonUsed)
-		if err == nil || !strings.Contains(err.Error(), "for the reason used-elsewhere: the reason is now attached-before-installation (hold: no known content was found on the disk") {
+		if err == nil || !strings.Contains(err.Error(), "the reason is no longer used-elsewhere, but attached-before-installation (hold: no known content was found on the disk") {
 			t.Errorf("error %v", err)
 		}
 		m.expect(t, ``)

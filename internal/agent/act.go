@@ -193,7 +193,7 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 	if there || unmountErr != nil || thereErr != nil {
 		outcome = "still mounted; end the processes that use the mount, then: umount " + path
 	}
-	return errors.Join(err, fmt.Errorf("%w: hotmount mounted another disk by mistake, which now has the same name (disk sequence number %d); this other disk is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
+	return errors.Join(err, fmt.Errorf("%w: the name belonged to another disk already (disk sequence number %d), and hotmount mounted that disk by mistake; that disk is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
 }
 
 // startPrograms starts a program for each disk in the lane whose turn has come. The unit that proves a disk blank also

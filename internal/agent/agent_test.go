@@ -2668,7 +2668,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
-			vdb: failed: the disk is gone: hotmount mounted another disk by mistake, which now has the same name (disk sequence number 3); this other disk is unmounted again
+			vdb: failed: the disk is gone: the name belonged to another disk already (disk sequence number 3), and hotmount mounted that disk by mistake; that disk is unmounted again
 			vdb: gone
 			forgot 2
 			vdb: wait (udev-pending)
@@ -2685,7 +2685,7 @@ func TestAnotherDiskIsMountedInItsPlace(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/` + uuidA + `
 			unmount /mnt/disks/` + uuidA + `
-			vdb: failed: the disk is gone: hotmount mounted another disk by mistake, which now has the same name (disk sequence number 3); this other disk is still mounted; end the processes that use the mount, then: umount /mnt/disks/` + uuidA + `
+			vdb: failed: the disk is gone: the name belonged to another disk already (disk sequence number 3), and hotmount mounted that disk by mistake; that disk is still mounted; end the processes that use the mount, then: umount /mnt/disks/` + uuidA + `
 			busy
 			vdb: gone
 			forgot 2

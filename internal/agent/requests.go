@@ -46,7 +46,7 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 		return "", fmt.Errorf("cannot accept %s: another disk has this name now; see hotmount plan", name)
 	case shown != "" && st.decision.Reason != shown:
 		d, why := a.currentDecision(&st.facts)
-		return "", fmt.Errorf("cannot accept %s for the reason %[3]s: the reason is now %[2]s (%[4]s: %[5]s)", name, d.Reason, shown, d.Action, why)
+		return "", fmt.Errorf("cannot accept %s: the reason is no longer %[3]s, but %[2]s (%[4]s: %[5]s)", name, d.Reason, shown, d.Action, why)
 	}
 	w := policy.Word(&st.facts, st.decision)
 	// The answer names the disk and the reason, because either may have changed since the operator read the status.

@@ -39,8 +39,8 @@ var attributes = map[string]map[string]limit{
 	// SCSI name string, the disk itself chooses the form of the WWN (scsi_vpd_lun_id).
 	"scsi": {"serial": {}, "model": {maxLength: 16}, "vendor": {maxLength: 8}, "wwn": {}},
 	// The limits are those of SN and MN of Identify Controller (NVMe base specification) and of wwid_show
-	// (drivers/nvme/host). hotmount puts the namespace number before the serial of each NVMe namespace after the first,
-	// such as n2- or n4294967295- (disk.NamespacePrefix).
+	// (drivers/nvme/host). For every NVMe namespace except the first, hotmount puts a prefix with the namespace number
+	// before the serial, such as n2- or n4294967295- (disk.NamespacePrefix).
 	"nvme": {"serial": {maxLength: 32}, "model": {maxLength: 40}, "wwn": {begins: []string{"eui.", "nvme.", "uuid."}}},
 	"dm":   {"serial": {}, "mapper_names": {}},
 	// A disk whose name shows no transport may have any attribute.

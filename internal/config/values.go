@@ -56,9 +56,9 @@ var (
 		"an absolute path whose first directory has no wildcard, such as /srv/ci/*.img", wrongBackingFile)
 )
 
-const expectedMkfs = `an option of mkfs.xfs such as "-i size=1024": -d (agcount, su, sw, sunit, swidth, noalign), -i (size, maxpct, sparse, nrext64), -l (size, su, sunit), -m (reflink, rmapbt, finobt, bigtime, inobtcount) or -n (size)`
+const expectedMkfs = `an option of mkfs.xfs such as "-i size=1024"; hotmount takes only -d (agcount, su, sw, sunit, swidth, noalign), -i (size, maxpct, sparse, nrext64), -l (size, su, sunit), -m (reflink, rmapbt, finobt, bigtime, inobtcount) and -n (size)`
 
-const expectedMkfsExt4 = `an option of mkfs.ext4, for example "-m 0": -i, -m or -N, each with a number, -E (stride, stripe_width) or -J (size)`
+const expectedMkfsExt4 = `an option of mkfs.ext4 such as "-m 0"; hotmount takes only -i, -m and -N with a number, -E (stride, stripe_width) and -J (size)`
 
 func wrongOwner(s, expected string) string {
 	for number := range strings.SplitSeq(s, ":") {

@@ -131,7 +131,7 @@ var causes = []struct {
 	// The kernel prints "Can't open blockdev" in setup_bdev_super, or in older kernels in get_tree_bdev (fs/super.c). A
 	// hotmount-format@ unit of an earlier daemon may still have the disk open, for example.
 	{`Can't open blockdev`, "the kernel did not read the disk, so this is not a sign of damage; to see which process has the disk open: fuser -v NODE", true},
-	{`unknown filesystem type`, "this kernel cannot mount TYPE, because the module is missing or cannot be loaded; nothing is wrong with the disk; to see why: modprobe TYPE", true},
+	{`unknown filesystem type`, "this kernel cannot mount TYPE, because the module is missing or cannot be loaded; the disk is not the cause; to see the cause: modprobe TYPE", true},
 	{`Unknown parameter|Bad value for '|Unrecognized mount option|quota feature not enabled|quota support not available|invalid log(bufs|bufsize|iosize)|logbuf size must be`,
 		"the disk is not damaged; correct the options of class CLASS; then: hotmount config check && systemctl reload hotmount", true},
 	{`unknown (read-only compatible|incompatible)( log)? features|unsupported optional features|not supported by kernel|Only pagesize`,

@@ -29,7 +29,7 @@ func TestWhyAMountFailed(t *testing.T) {
 		newer   = "the filesystem is newer than this kernel"
 		sectors = "the filesystem was made for smaller sectors than this disk has"
 		apart   = "the filesystem has its log on another device"
-		module  = "this kernel cannot mount xfs, because the module is missing or cannot be loaded; nothing is wrong with the disk; to see why: modprobe xfs"
+		module  = "this kernel cannot mount xfs, because the module is missing or cannot be loaded; the disk is not the cause; to see the cause: modprobe xfs"
 		check   = "check the filesystem with: xfs_repair -n /dev/vdc; or, if its data is not needed: hotmount format vdc"
 		unknown = "nothing reports damage; to check the options of class fast: hotmount config check"
 		reads   = "the disk has read or write errors"

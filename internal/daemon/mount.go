@@ -43,7 +43,7 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		a := readAttempt(ctx, run.Exec{}, u.host, f, class, failed.Unit, requestedAt)
 		above, askErr := u.MissingAbove(ctx, path, a.result)
 		if above != "" {
-			err = disk.OfNode(fmt.Errorf("cannot mount %s: systemd requires %s for this mount, but %[2]s is not mounted: nothing is wrong with the disk; to see why: systemctl status %[2]s; if %[2]s is not needed: remove it from /etc/fstab, then: systemctl daemon-reload", f.ID, above))
+			err = disk.OfNode(fmt.Errorf("cannot mount %s: systemd requires %s for this mount, but %[2]s is not mounted; the disk is not the cause; to see the cause: systemctl status %[2]s; if %[2]s is not needed: remove it from /etc/fstab, then: systemctl daemon-reload", f.ID, above))
 		} else {
 			err = errors.Join(a.failure(f, class, fstype, failed.Unit, u.host.Store.Holders(uuid)), askErr)
 		}

@@ -22,6 +22,9 @@ const (
 	Unknown Kind = "unknown"
 )
 
+// Ambivalent is the Type of a Content for which libblkid finds the signatures of more than one format.
+const Ambivalent = "ambivalent"
+
 // Content is the content of a disk, with the evidence for it.
 type Content struct {
 	Kind Kind `json:"kind"`
@@ -71,7 +74,7 @@ func (u *Udev) content() Content {
 	case !u.Initialized:
 		return Content{Kind: Unread}
 	case u.Ambivalent != "":
-		return Content{Kind: Other, Type: "ambivalent"}
+		return Content{Kind: Other, Type: Ambivalent}
 	case u.PartTable != "":
 		return Content{Kind: Other, Type: u.PartTable}
 	case u.FSType == "" && u.FSUsage == "":

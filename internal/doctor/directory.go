@@ -116,7 +116,7 @@ func (e *examiner) entry(c *disk.Class, entry *Entry, mounted bool) {
 	case entry.First != "":
 		f.Data, f.Reach = p, p
 		e.find(f, Problem, NotAMount, advice("not-a-mount-files", "path", p),
-			"%s is not a mount but has files in it (%s): they are on the system disk", shown, disk.Visible(entry.First))
+			"nothing is mounted at %s, but the directory has files (%s), which are on the system disk", shown, disk.Visible(entry.First))
 	case entry.Kind == "directory":
 		e.find(f, Warning, NotAMount, advice("not-a-mount-empty", "path", p),
 			"%s is an empty directory with nothing mounted on it: the provisioner reports it as an error", shown)

@@ -186,7 +186,7 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 	return err
 }
 
-// Finish completes a format after a crash, if Prove has found the whole filesystem of the disk's intent. Finish does
+// Finish completes a format after a crash, if Prove has found the complete filesystem of the disk's intent. Finish does
 // not change a filesystem that was already mounted, or that may belong to another disk. Finish fails if the root
 // directory still has the wrong mode and formatting is switched off.
 func (s *Session) Finish(ctx context.Context) error {

@@ -161,7 +161,7 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 		case !point(name):
 			all = append(all, fmt.Sprintf("%s is a directory that hotmount did not make, and nothing is mounted there: the provisioner reports the directory as an error", path))
 		case full[name] != "":
-			all = append(all, fmt.Sprintf("%s is not a mount but has files in it (the first: %s); the files are on the system disk, and hotmount mounts nothing over them; first: chattr -i %[1]s %[1]s/%[3]s; then move the files away, and: %[4]s", path, disk.Visible(full[name]), disk.Marker, disk.RemoveCommands(path)))
+			all = append(all, fmt.Sprintf("nothing is mounted at %s, but the directory has files (for example %s); the files are on the system disk, and hotmount does not mount over them; to clear the directory: chattr -i %[1]s %[1]s/%[3]s; move the files away; %[4]s", path, disk.Visible(full[name]), disk.Marker, disk.RemoveCommands(path)))
 		}
 	}
 	return all, nil

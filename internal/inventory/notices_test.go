@@ -75,9 +75,9 @@ func TestStrays(t *testing.T) {
 	want := []string{
 		"/mnt/disks/bound is mounted in the class directory",
 		"/mnt/disks/data/deep is mounted in the class directory",
-		"/mnt/disks/." + uuidA + " is not a mount but has files in it (the first: not-mounted)",
-		"/mnt/disks/." + uuidB + " is not a mount but has files in it (the first: kept)",
-		"/mnt/disks/" + uuidB + " is not a mount but has files in it (the first: lost)",
+		"nothing is mounted at /mnt/disks/." + uuidA + ", but the directory has files (for example not-mounted)",
+		"nothing is mounted at /mnt/disks/." + uuidB + ", but the directory has files (for example kept)",
+		"nothing is mounted at /mnt/disks/" + uuidB + ", but the directory has files (for example lost)",
 		"/mnt/disks/cccccccc-0000-4000-8000-000000000009 is a symlink",
 		"/mnt/disks/data is a directory that hotmount did not make",
 		`/mnt/disks/file\x1b[2J is a file`,
@@ -92,7 +92,7 @@ func TestStrays(t *testing.T) {
 		}
 	}
 	for i, dir := range map[int]string{3: "/mnt/disks/." + uuidB, 4: "/mnt/disks/" + uuidB} {
-		if why := got[i]; !strings.HasSuffix(why, "first: chattr -i "+dir+" "+dir+"/not-mounted; then move the files away, and: chattr -i "+dir+" "+dir+"/not-mounted; rm -f "+dir+"/not-mounted; rmdir "+dir) {
+		if why := got[i]; !strings.HasSuffix(why, "to clear the directory: chattr -i "+dir+" "+dir+"/not-mounted; move the files away; chattr -i "+dir+" "+dir+"/not-mounted; rm -f "+dir+"/not-mounted; rmdir "+dir) {
 			t.Errorf("what helps: %q", why)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// These constants are lines of PID 1's table: the root, shared or private, and a disk at /mnt/disks.
+// These constants are lines of PID 1's mount table: a shared root, a private root, and a disk at /mnt/disks.
 const (
 	hostRoot    = "27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n"
 	privateRoot = "27 1 254:1 / / rw,relatime - ext4 /dev/vda1 rw\n"

@@ -23,7 +23,7 @@ const (
 
 // ShutDown makes the filesystem of a removed device answer EIO to every process in every mount namespace. Without
 // ShutDown, an XFS or ext4 filesystem seems to work until the kernel writes its log and gets an error. Linux before 6.6
-// may write the log only after half a minute, and all changes of this half minute are lost.
+// may write the log only after half a minute. All changes that programs make until then are lost.
 //
 // ShutDown returns nil if the device is not mounted anywhere. ShutDown returns an error if the device still exists.
 // ShutDown reads nothing from the disk. ShutDown may block if the path of a mount in a container leads to a dead file

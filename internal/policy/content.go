@@ -54,7 +54,7 @@ var giving = []rule{{
 		return in.f.Standing.Given == nil && stillMissing(in.f, in.f.Standing.FormerSerial, disk.ReasonFormerSerial)
 	},
 	names:     func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
-	condition: "no data is missing that a disk with the same serial or WWN held", means: "the disk looks blank, but a disk with the same serial or WWN held data",
+	condition: "no data that a disk with the same serial or WWN held is missing", means: "the disk looks blank, but a disk with the same serial or WWN held data",
 	found:  func(w *wording) string { return sighted(w.f.Standing.FormerSerial) },
 	remedy: giveUp,
 }}

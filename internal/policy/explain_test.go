@@ -86,7 +86,7 @@ func TestConditionsTellOfAccepts(t *testing.T) {
 			f.Standing.Accepted = word(disk.ReasonFormerSerial, otherUUID)
 		}
 		for _, cond := range Conditions(f, proven(disk.Unread), s, Select(f, s)) {
-			if former := strings.HasPrefix(cond.Wanted, "no data is missing that a disk with the same serial or WWN held, or the disk was accepted"); former && (cond.Held != accepted || strings.HasSuffix(cond.Found, "; accepted") != accepted) || !former && strings.Contains(cond.Found, "accepted") {
+			if former := strings.HasPrefix(cond.Wanted, "no data that a disk with the same serial or WWN held is missing, or the disk was accepted"); former && (cond.Held != accepted || strings.HasSuffix(cond.Found, "; accepted") != accepted) || !former && strings.Contains(cond.Found, "accepted") {
 				t.Errorf("%+v", cond)
 			}
 		}

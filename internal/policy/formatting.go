@@ -42,7 +42,7 @@ var formattable = []rule{{
 }, {
 	reason: disk.ReasonFormatFailed, action: disk.Refuse, situations: blank, lift: byRetry | withToken,
 	when:      func(in input) bool { return failed(in.f) },
-	condition: "no earlier try to format the disk failed", means: "formatting the disk failed",
+	condition: "formatting the disk has not failed before", means: "formatting the disk failed",
 	found: failure,
 	remedy: func(w *wording) string {
 		return say("to see why: journalctl -u hotmount-format@%d; once the problem is solved: hotmount accept %s", w.f.Seq, w.f.Name)
@@ -58,7 +58,7 @@ var formattable = []rule{{
 }, {
 	reason: disk.ReasonDisagree, action: disk.Refuse, situations: blank, lift: withToken,
 	when:      func(in input) bool { return disagrees(in.f.Udev, in.c) },
-	condition: "udev reports nothing on the disk", means: "hotmount found the disk blank, but udev reports a signature on the disk",
+	condition: "udev reports no signature on the disk", means: "hotmount found the disk blank, but udev reports a signature on the disk",
 	found: udevKnows,
 	remedy: func(w *wording) string {
 		return "to make udev read the disk again: udevadm trigger -s block -y " + w.f.Name
@@ -130,14 +130,14 @@ var formattable = []rule{{
 	reason: disk.ReasonFormerSerial, action: disk.Hold, situations: blank, lift: byAccept,
 	when:      func(in input) bool { return missing(in, in.f.Standing.FormerSerial, disk.ReasonFormerSerial) },
 	names:     func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
-	condition: "no data is missing that a disk with the same serial or WWN held",
+	condition: "no data that a disk with the same serial or WWN held is missing",
 }, {
 	reason: disk.ReasonFormerSlot, action: disk.Hold, situations: blank, lift: byAccept, givesUp: true, kind: HoldData, peers: atItsSlot,
 	when: func(in input) bool {
 		return in.f.Moved == nil && missing(in, in.f.Standing.FormerSlot, disk.ReasonFormerSlot)
 	},
 	names:     func(in input) (string, string) { return in.f.Standing.FormerSlot.UUID, "" },
-	condition: "no data is missing that a disk in the same slot held before a reboot", means: "the disk looks blank, but a disk in the same slot held data before a reboot, and this data is missing now",
+	condition: "no data that a disk in the same slot held before a reboot is missing", means: "the disk looks blank, but a disk in the same slot held data before a reboot, and this data is missing now",
 	found:  inItsSlot,
 	remedy: giveUp,
 }, {
@@ -218,7 +218,7 @@ func possiblySameDisk(p *disk.Identity) string {
 	if p == nil {
 		return ""
 	}
-	return say("this disk may be the disk that hotmount recorded with disk sequence number %d (%s, at %s, %s)", p.Seq, serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size))
+	return say("hotmount has a record of a disk that may be this disk (%s, at %s, %s, disk sequence number %d)", serial(p.Serial), slot(p.Slot), disk.HumanSize(p.Size), p.Seq)
 }
 
 func inItsSlot(w *wording) string {

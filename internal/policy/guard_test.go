@@ -268,7 +268,7 @@ func TestWordsOfAGuard(t *testing.T) {
 	f.Drivers = []disk.Driver{{Name: "a\x1b[1m.example", Reach: disk.Anything}, cinder, {Name: "net.example", Reach: disk.Fabric}, {Name: "old.example", Reach: disk.Local}}
 	s.CSIIgnore = []string{"old.example"}
 	d := Decide(f, xfs(), s)
-	if why, _ := Words(f, xfs(), s, d); why != `a storage driver seen on this node (a\x1b[1m.example, cinder.csi.openstack.org) may have attached or may use the disk, so hotmount does not open the disk` {
+	if why, _ := Words(f, xfs(), s, d); why != `a storage driver seen on this node (a\x1b[1m.example, cinder.csi.openstack.org) may have attached this disk or may use it, so hotmount does not open the disk` {
 		t.Error(why)
 	}
 }

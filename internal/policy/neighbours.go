@@ -24,7 +24,7 @@ func Drivers(f *disk.Facts, s *disk.Settings) []string {
 }
 
 func csiWhy(w *wording) string {
-	return say("a storage driver seen on this node (%s) may have attached or may use the disk, so hotmount does not open the disk", driversOf(w))
+	return say("a storage driver seen on this node (%s) may have attached this disk or may use it, so hotmount does not open the disk", driversOf(w))
 }
 
 func csiRemedy(w *wording) string {

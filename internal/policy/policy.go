@@ -241,7 +241,7 @@ func made(in input) bool {
 	return i != nil && i.UUID == in.c.UUID
 }
 
-// replaced reports whether a format is unfinished and the disk holds a filesystem that this format does not make. If
+// replaced reports whether a format is unfinished and the disk holds a filesystem with another UUID than the format's. If
 // over is true, only a format by token counts. If over is false, only a format of a blank disk counts.
 func replaced(in input, over bool) bool {
 	i := Intent(in.f, in.c)
@@ -331,8 +331,8 @@ func givenUp(st *disk.Standing, uuid string) bool {
 	return false
 }
 
-// missing reports the same as stillMissing for a disk that is to be formatted, with one exception. Content does not
-// count as missing if the operator gave it up before an unfinished format began.
+// missing is stillMissing for a disk that is to be formatted. For missing, content that the operator gave up before an
+// unfinished format began is not missing.
 func missing(in input, l *disk.Sighting, r disk.Reason) bool {
 	return stillMissing(in.f, l, r) && !givenUpBeforeFormat(in.c, l)
 }

@@ -1077,8 +1077,8 @@ func TestDecide(t *testing.T) {
 func TestWordsOfPresent(t *testing.T) {
 	f, s := blankDisk(), settings()
 	for want, p := range map[string]disk.Identity{
-		"sequence number 12 (serial \\x1b[1mS, at pci-1, 3 GiB)": {Seq: 12, Serial: "\x1b[1mS", Slot: "pci-1", Size: 3 << 30},
-		"sequence number 1 (no serial, at an unknown slot, 0 B)": {Seq: 1},
+		"(serial \\x1b[1mS, at pci-1, 3 GiB, disk sequence number 12)": {Seq: 12, Serial: "\x1b[1mS", Slot: "pci-1", Size: 3 << 30},
+		"(no serial, at an unknown slot, 0 B, disk sequence number 1)": {Seq: 1},
 	} {
 		f.Standing.Present = &p
 		if why, _ := Words(f, proven(disk.Unread), s, Decide(f, proven(disk.Unread), s)); !strings.Contains(why, want) {
@@ -1695,6 +1695,9 @@ var conditions = []condition{
 		c.Kind, c.Type, f.Size = disk.Other, "vhd", 192<<10
 	}},
 	{name: "a packed file", reason: disk.ReasonOther, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind, c.Type = disk.Other, "gzip" }},
+	{name: "signatures of two formats", reason: disk.ReasonOther, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) {
+		c.Kind, c.Type = disk.Other, disk.Ambivalent
+	}},
 	{name: "an encrypted file", reason: disk.ReasonOther, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind, c.Type = disk.Other, "age" }},
 	{name: "unknown", reason: disk.ReasonUnknown, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = disk.Unknown }},
 	{name: "no kind", reason: disk.ReasonUnknown, put: func(_ *disk.Facts, c *disk.Content, _ *disk.Settings) { c.Kind = "" }},

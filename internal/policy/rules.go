@@ -356,7 +356,7 @@ var readiness = []rule{{
 }, {
 	reason: disk.ReasonCSI, action: disk.Hold, situations: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when:      mayBeCSI,
-	condition: "no storage driver can attach or use such a disk, or the disk's class or a record shows that the disk is the node's own", means: "a Kubernetes storage driver seen on this node may have attached or may use the disk, so hotmount does not open the disk",
+	condition: "no storage driver can attach or use such a disk, or the disk's class or a record shows that the disk is the node's own", means: "a Kubernetes storage driver seen on this node may have attached this disk or may use it, so hotmount does not open the disk",
 	found:  driversOf,
 	why:    csiWhy,
 	remedy: csiRemedy,

@@ -217,9 +217,9 @@ func recordsUnread(f *disk.Facts) string {
 	return "nothing on the disk may be overwritten yet: " + visible(why) + textIf(helps != "", disk.Helps+visible(helps))
 }
 
-// onlyPath returns the given remedy, which writes to the disk. For a disk that may be a second path to a disk in use,
-// onlyPath returns the text of twoPaths instead. If hotmount could not read the records, onlyPath returns the text of
-// recordsUnread.
+// onlyPath returns the remedy to print in place of a remedy that writes to the disk. The result is the given remedy, with
+// two exceptions. For a disk that may be a second path to a disk in use, the result is the text of twoPaths. If hotmount
+// could not read the records, the result is the text of recordsUnread.
 func onlyPath(f *disk.Facts, remedy string) string {
 	if p := secondPath(f); p != nil {
 		return twoPaths(p)
@@ -267,7 +267,7 @@ func describe(c *disk.Content) string {
 	if file, _ := fileIs(c.Type); file != "" {
 		return "what looks like " + file
 	}
-	if c.Type == "ambivalent" { // disk.Udev.content
+	if c.Type == disk.Ambivalent {
 		return "the signatures of more than one format"
 	}
 	if c.Type == "" {

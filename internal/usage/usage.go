@@ -60,7 +60,7 @@ func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Fa
 // Later calls skip such a path until the process has ended, so that at most one process hangs for each path.
 func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Space {
 	for p, pid := range hung {
-		// Several paths can have the same process. After Wait4 has reaped the process, Wait4 returns ECHILD for the
+		// One process can measure several paths. After Wait4 has reaped the process, Wait4 returns ECHILD for the
 		// other paths.
 		if ended, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); ended != 0 || err != nil {
 			delete(hung, p)

@@ -508,7 +508,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	m.waitForLog(name + ".*the disk holds xfs " + uuid)
 	next := exchanged(name, id)
 	m.waitForLog("/dev/" + name + " .*: gone$")
-	if got := m.run("journalctl -b -o cat -u hotmount"); strings.Contains(got, "mounted another disk by mistake") {
+	if got := m.run("journalctl -b -o cat -u hotmount"); strings.Contains(got, "mounted that disk by mistake") {
 		t.Errorf("mounted: %s", got)
 	}
 	settled(uuid, next, late)
@@ -522,7 +522,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	m.run("udevadm control --stop-exec-queue")
 	third := exchanged(name, id)
 	m.run("touch /run/go")
-	m.waitForLog("hotmount mounted another disk by mistake, which now has the same name .*; this other disk is unmounted again")
+	m.waitForLog("the name belonged to another disk already .*, and hotmount mounted that disk by mistake; that disk is unmounted again")
 	m.wait("the mount point to go", "[ ! -e /mnt/disks/"+uuid+" ]")
 	if got := m.run("findmnt -rno TARGET /dev/" + name + " || [ $? = 1 ]; cat /var/lib/hotmount/filesystems.json"); strings.Contains(got, "/mnt/disks/") || strings.Contains(got, uuid) {
 		t.Errorf("left behind: %s", got)

@@ -679,7 +679,7 @@ echo 'none /mnt tmpfs nofail,x-systemd.requires=slow.service,x-systemd.after=slo
 	if err := w.Reboot(ctx(t)); err != nil {
 		t.Fatal(err)
 	}
-	m.waitForLog("cannot mount loop.*: systemd requires mnt.mount for this mount, but mnt.mount is not mounted: nothing is wrong with the disk; .*; next try in")
+	m.waitForLog("cannot mount loop.*: systemd requires mnt.mount for this mount, but mnt.mount is not mounted; the disk is not the cause; .*; next try in")
 	m.wait("hotmount to be ready", "systemctl is-active hotmount && systemctl is-failed mnt.mount && ! findmnt /mnt")
 	m.run("sed -i '/^none .mnt /d' /etc/fstab; systemctl daemon-reload; systemctl reload hotmount")
 	m.wait("the mount", "findmnt /mnt/disks/"+uuid)

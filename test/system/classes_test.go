@@ -438,7 +438,7 @@ func TestClassDirectory(t *testing.T) {
 
 	// The directory contains the file f, but is otherwise like a mount point that hotmount makes.
 	m.run("mkdir " + where + "; echo precious >" + where + "/f; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where + "; mkfifo /mnt/disks/pipe; ln -s /etc /mnt/disks/link; mkdir /mnt/disks/11111111-2222-4333-8444-555555555555 /mnt/disks/nested; mount -t tmpfs none /mnt/disks/nested; systemctl reload hotmount")
-	m.waitForLog(where + " is not a mount but has files in it .the first: f.")
+	m.waitForLog("nothing is mounted at " + where + ", but the directory has files .for example f.")
 	m.waitForLog("/mnt/disks/pipe is a FIFO")
 	m.waitForLog("/mnt/disks/link is a symlink")
 	m.waitForLog("/mnt/disks/nested .*mount")
@@ -456,14 +456,14 @@ func TestClassDirectory(t *testing.T) {
 		t.Errorf("at a boot with a broken configuration kubelet saw %s", got)
 	}
 	m.run("rm /etc/hotmount/config.yaml; systemctl reset-failed hotmount; systemctl restart hotmount")
-	m.waitForLog(where + " is not a mount but has files in it")
+	m.waitForLog("nothing is mounted at " + where + ", but the directory has files")
 	if got := m.run("cat " + where + "/f; findmnt -n " + where + " || true; ls /mnt/disks"); got != "precious\n"+uuid+"\nlink\npipe" && got != "precious\nlink\npipe\n"+uuid {
 		t.Errorf("after a reboot: %s", got)
 	}
 	name = m.run("lsblk -dno NAME,SERIAL | awk '$2 == \"STRAY\" {print $1}'")
 	// The daemon retries the mount by itself after growing delays. The test freezes the daemon, so that the daemon does
 	// not retry the mount in the middle of the remedy.
-	remedy := m.run("journalctl -b -u hotmount -o cat --no-pager | sed -n 's|^" + where + " is not a mount .*; then move the files away, and: ||p' | tail -n 1")
+	remedy := m.run("journalctl -b -u hotmount -o cat --no-pager | sed -n 's|^nothing is mounted at " + where + ", but .*; move the files away; ||p' | tail -n 1")
 	m.run("systemctl freeze hotmount")
 	m.wait("the daemon's jobs of systemd", "[ -z \"$(systemctl list-jobs --no-legend)\" ]")
 	m.run("chattr -i " + where + "; rm " + where + "/f; sh -exc '" + remedy + "'; [ ! -e " + where + " ]; systemctl thaw hotmount; systemctl reload hotmount")

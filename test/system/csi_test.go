@@ -161,10 +161,13 @@ func (m machine) podWrites(name string, times int) {
 	m.run(fmt.Sprintf("mkdir -p /root/pod; yes a pod was here | head -n %d >/root/pod/db; mkfs.ext4 -q -F -d /root/pod %s/dev/%s; sync", times, volumeDevices, name))
 }
 
-// unpublish removes the loop device and the mounts that publish made.
+// unpublish removes the loop device and the mounts that publish made. If udev has the loop device open, the kernel detaches
+// the loop device at the last close.
 func (m machine) unpublish(name string) {
 	m.t.Helper()
-	m.run(fmt.Sprintf("set -e; losetup -d $(cat /root/loop-%[2]s); umount %[1]s/dev/%[2]s; umount %[1]s/publish/%[2]s; rm %[1]s/dev/%[2]s %[1]s/publish/%[2]s /root/loop-%[2]s", volumeDevices, name))
+	m.run("losetup -d $(cat /root/loop-" + name + ")")
+	m.wait("the loop device to be detached", "[ ! -e /sys/block/$(basename $(cat /root/loop-"+name+"))/loop ]")
+	m.run(fmt.Sprintf("set -e; umount %[1]s/dev/%[2]s; umount %[1]s/publish/%[2]s; rm %[1]s/dev/%[2]s %[1]s/publish/%[2]s /root/loop-%[2]s", volumeDevices, name))
 }
 
 // keepsOff checks that hotmount has not read, formatted or mounted any disk since the boot.

@@ -391,7 +391,7 @@ func TestWhyNotMounted(t *testing.T) {
 	// fstab has an entry for the class directory, and the device of the entry never appears.
 	m.run("echo 'UUID=00000000-0000-4000-8000-00000000dead /mnt/disks xfs nofail,x-systemd.device-timeout=3s 0 0' >>/etc/fstab; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20)})
-	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*: systemd requires mnt-disks.mount for this mount, but mnt-disks.mount is not mounted: nothing is wrong with the disk; to see why: systemctl status mnt-disks.mount; if mnt-disks.mount is not needed: remove it from /etc/fstab, then: systemctl daemon-reload")
+	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*: systemd requires mnt-disks.mount for this mount, but mnt-disks.mount is not mounted; the disk is not the cause; to see the cause: systemctl status mnt-disks.mount; if mnt-disks.mount is not needed: remove it from /etc/fstab, then: systemctl daemon-reload")
 	m.checkNoRepair(name)
 	m.noToken(name, "systemd requires mnt-disks.mount for this mount")
 	m.run("sed -i '/dead/d' /etc/fstab; " + m.printed("systemctl daemon-reload"))

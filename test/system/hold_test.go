@@ -826,7 +826,7 @@ func TestOneWishOneCommand(t *testing.T) {
 	m.run("umount /mnt/disks/" + uuid)
 	m.waitForLog("/dev/" + name + " .*hold: somebody unmounted the disk by hand; .*hotmount accept " + name + " unmounted-by-hand")
 	m.run("wipefs -qa /dev/" + name + "; udevadm settle")
-	if out := m.fails("hotmount accept " + name + " released"); !strings.Contains(out, "for the reason released: the reason is now unmounted-by-hand") {
+	if out := m.fails("hotmount accept " + name + " released"); !strings.Contains(out, "the reason is no longer released, but unmounted-by-hand") {
 		t.Error(out)
 	}
 	m.run("touch /run/volume; mount --bind /dev/" + name + " /run/volume")
