@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -221,8 +220,6 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 	if err := s.lock(ctx, unix.LOCK_SH); err != nil {
 		return err
 	}
-	// The session needs little memory during the wait for the second reading, so Go returns free memory to the kernel.
-	debug.FreeOSMemory()
 	if err := wait(ctx, s.deps.SecondLook); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/coreos/go-systemd/v22/journal"
 	"golang.org/x/sys/unix"
@@ -45,8 +44,6 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	scan := report.NewScan(log, nil)
 	place := h.Store.LaterPlace(func() {
 		scan.Status("waiting until other disks have been read", readPatience)
-		// Many processes may wait at the same time for the right to read, so each process first frees its memory.
-		debug.FreeOSMemory()
 	})
 	defer place.Free()
 	f, err := awaitTurn(ctx, h, s, seq, place)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/journal"
@@ -140,12 +139,8 @@ func (m *making) progress(ctx context.Context, p probe.Progress) {
 func (m *making) prove(ctx context.Context) (disk.Content, error) {
 	// The unit waits for the settle time even if little is read.
 	m.scan.Status("reading "+m.facts.Node(), m.settings.Settle+readPatience)
-	// Many units may run at once, so the unit frees the memory that it has used to look at the disks.
-	debug.FreeOSMemory()
 	c, err := m.session.Prove(ctx, m.class.Blank)
 	if m.token == "" { // with a token, Make reads samples of the disk again
-		// Another unit may need the memory for its own proof.
-		debug.FreeOSMemory()
 		m.place.Free()
 	}
 	return c, err

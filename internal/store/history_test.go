@@ -597,8 +597,9 @@ func TestSightingsAreBoundedAndReadWhole(t *testing.T) {
 	}
 }
 
-// TestRecordsOfAnotherVersion checks that hotmount still recognises its volumes and its block volumes if the records
-// have an unknown version and unknown keys. hotmount then formats nothing, and does not replace the records.
+// TestRecordsOfAnotherVersion checks that hotmount still recognises its volumes, block volumes and class directories if
+// the records have an unknown version and unknown keys. hotmount then formats nothing, and does not replace the records.
+// A filesystem with an intent of an unknown version does not count as complete.
 func TestRecordsOfAnotherVersion(t *testing.T) {
 	s := made(t)
 	f := facts("vdb", 12, "A")
@@ -609,7 +610,11 @@ func TestRecordsOfAnotherVersion(t *testing.T) {
 	if err := s.GiveOut(given, "boot1", "raw", "/mnt/disks/B"); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{s.sightingsFile(), s.givenFile()} {
+	begun := disk.Intent{UUID: numbered(3), Identity: facts("vdd", 14, "C").Identity("boot1")}
+	if err := errors.Join(s.saveIntent(begun), s.SaveDirectories(&disk.Settings{Classes: []disk.Class{{Directory: "/mnt/disks"}}})); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{s.sightingsFile(), s.givenFile(), s.intentFile(begun.UUID), s.directoriesFile()} {
 		before, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -626,6 +631,15 @@ func TestRecordsOfAnotherVersion(t *testing.T) {
 	if m.Lost == nil || strings.Contains(m.Lost.Error(), "mv ") || len(m.Sightings) != 1 || m.Sightings[0].UUID != numbered(1) || len(m.Given) != 1 || m.Given[0].Link != "/mnt/disks/B" {
 		t.Errorf("lost %v, sightings %+v, given out %+v", m.Lost, m.Sightings, m.Given)
 	}
+	if all, err := s.intents(); err == nil || strings.Contains(err.Error(), "mv ") || len(all) != 1 || all[0].UUID != begun.UUID || all[0].Doubt == "" {
+		t.Errorf("intents %+v, %v", all, err)
+	}
+	if dirs, err := s.Directories(); err == nil || !slices.Equal(dirs, []string{"/mnt/disks"}) {
+		t.Errorf("directories %q, %v", dirs, err)
+	}
+	if s.RecordLeft(begun.UUID) == nil {
+		t.Error("the intent was replaced")
+	}
 	if s.Remember([]disk.Sighting{sighting(f, "boot2", numbered(2))}) == nil || s.GiveOut(given, "boot2", "raw", "/mnt/disks/C") == nil {
 		t.Error("the records were replaced")
 	}
@@ -634,15 +648,15 @@ func TestRecordsOfAnotherVersion(t *testing.T) {
 // TestAKeyOfAnotherType checks that hotmount does not advise to move away a file of another version in which a key has
 // another type.
 func TestAKeyOfAnotherType(t *testing.T) {
-	const wrong = `"filesystems": 9, "disks": 9, "used": 9}`
-	for _, file := range []func(Store) string{Store.stateFile, Store.sightingsFile, Store.givenFile} {
+	const wrong = `"filesystems": 9, "disks": 9, "used": 9, "uuid": 9}`
+	for _, file := range []func(Store) string{Store.stateFile, Store.sightingsFile, Store.givenFile, func(s Store) string { return s.intentFile(numbered(1)) }} {
 		for content, want := range map[string]string{
 			`{"version": 9, ` + wrong: ": the file has version 9, but this hotmount knows version 1",
 			`{"version": 1, ` + wrong: "cannot read ",
 			`{"version": 9`:           "cannot read ",
 		} {
 			s := made(t)
-			if err := os.WriteFile(file(s), []byte(content), 0o600); err != nil {
+			if err := errors.Join(makeSynced(s.intentDir()), os.WriteFile(file(s), []byte(content), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			lost := s.Load("boot2", nil).Lost

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,7 +46,13 @@ func (s Store) saveIntent(i disk.Intent) error {
 	if err := makeSynced(s.intentDir()); err != nil {
 		return s.failed(err)
 	}
-	return s.save(s.intentFile(i.UUID), i)
+	return s.save(s.intentFile(i.UUID), intentRecord{version, i})
+}
+
+// intentRecord is the content of an intent's file.
+type intentRecord struct {
+	Version int `json:"version"`
+	disk.Intent
 }
 
 // overlap returns an error if another attached block device has the same serial or WWN, and an unfinished format. The
@@ -136,7 +143,7 @@ func (s Store) intents() ([]disk.Intent, error) {
 		if filepath.Ext(e.Name()) != ".json" {
 			continue // the temporary file of a write that a crash interrupted
 		}
-		var i disk.Intent
+		var i intentRecord
 		path := filepath.Join(s.intentDir(), e.Name())
 		err := readJSON(path, &i)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -144,20 +151,25 @@ func (s Store) intents() ([]disk.Intent, error) {
 		}
 		uuid := strings.TrimSuffix(e.Name(), ".json")
 		switch {
+		case isOther(i.Version, err):
+			err = newer(path, i.Version)
 		case err != nil:
-			err = fmt.Errorf("cannot read the record %s of an unfinished format: %w", path, err)
+			err = badIntent(path, fmt.Errorf("cannot read the record %s of an unfinished format: %w", path, err))
 		case uuid != i.UUID || !disk.ValidUUID(uuid):
-			err = fmt.Errorf("cannot use the record %s of an unfinished format: its file name and the UUID %q in the file must be the same valid UUID", path, i.UUID)
+			err = badIntent(path, fmt.Errorf("cannot use the record %s of an unfinished format: its file name and the UUID %q in the file must be the same valid UUID", path, i.UUID))
 		}
 		if err != nil {
-			if first == nil {
-				first = fmt.Errorf("%w"+disk.Helps+"the filesystem of that UUID may be unfinished: detach its disk, or make sure that the filesystem is complete; then: mv %s %[2]s.bad && hotmount rescan", err, path)
-			}
-			i = disk.Intent{UUID: uuid, Doubt: "the record cannot be read"}
+			first = cmp.Or(first, err)
+			i.Intent = disk.Intent{UUID: uuid, Doubt: "the record cannot be read"}
 		}
-		all = append(all, i)
+		all = append(all, i.Intent)
 	}
 	return all, first
+}
+
+// badIntent adds to the error the commands that remove the record of an unfinished format.
+func badIntent(path string, err error) error {
+	return fmt.Errorf("%w"+disk.Helps+"the filesystem of that UUID may be unfinished: detach its disk, or make sure that the filesystem is complete; then: mv %s %[2]s.bad && hotmount rescan", err, path)
 }
 
 func (s Store) intentDir() string { return filepath.Join(s.State, "intents") }

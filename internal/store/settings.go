@@ -30,7 +30,12 @@ func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 			dirs = append(dirs, dir)
 		}
 	}
-	return wrap(s.save(s.directoriesFile(), dirs), "cannot record the class directories")
+	return wrap(s.save(s.directoriesFile(), directories{version, dirs}), "cannot record the class directories")
+}
+
+type directories struct {
+	Version     int      `json:"version"`
+	Directories []string `json:"directories"`
 }
 
 // keptHead and keptVersion together form the first line of the file with the last good settings. keptEnd is the last
@@ -78,17 +83,20 @@ func (s Store) Settings() (*disk.Settings, error) {
 	return &st, nil
 }
 
-// Directories returns the class directories that the last daemon recorded with SaveDirectories.
+// Directories returns the class directories that the last daemon recorded with SaveDirectories. If the file has another
+// format version, Directories returns an error and the directories that it can parse.
 func (s Store) Directories() ([]string, error) {
-	var dirs []string
-	err := readJSON(s.directoriesFile(), &dirs)
-	if errors.Is(err, fs.ErrNotExist) {
+	var recorded directories
+	err := readJSON(s.directoriesFile(), &recorded)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	}
-	if err != nil {
+	case isOther(recorded.Version, err):
+		return recorded.Directories, newer(s.directoriesFile(), recorded.Version)
+	case err != nil:
 		return nil, fmt.Errorf("cannot read the list of class directories from the last start of hotmount: %w", err)
 	}
-	return dirs, nil
+	return recorded.Directories, nil
 }
 
 func (s Store) settingsFile() string    { return filepath.Join(s.Runtime, "settings.json") }

@@ -29,8 +29,8 @@ const (
 	RuntimeDirectory = "/run/hotmount"
 )
 
-// version is the format version of state.json, of the history, and of the records of filesystems and of block volumes.
-// A daemon that finds one of these files with another version does not change the file, and formats nothing.
+// version is the format version of the JSON files in the state directory. A daemon that finds one of these files with
+// another version does not change the file, and formats nothing. The daemon always writes directories.json anew.
 const version = 1
 
 // ErrLost reports that the state directory has no readable state: it was never initialised, or the state was lost.
