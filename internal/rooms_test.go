@@ -18,7 +18,7 @@ import (
 type room struct {
 	// rooms are the packages of this module that the package may import directly.
 	rooms []string
-	// modules are the modules that the package may reach, at any depth.
+	// modules are the modules that the package may import, directly or through other modules.
 	modules []string
 	// The package must not directly import the packages of the standard library in this list.
 	not    []string
@@ -78,8 +78,9 @@ var commands = room{
 	reason: "a command has flags, a call and what is printed: no disk is touched from here",
 }
 
-// dbusRooms are the only packages that may reach D-Bus. The packages helper and daemon may reach D-Bus only through the
-// package unit. The package report uses the packages journal and daemon of go-systemd, which do not reach D-Bus.
+// dbusRooms are the only packages that may use D-Bus, directly or through the packages that they import. The packages
+// helper and daemon may use D-Bus only through the package unit. The package report uses the packages journal and
+// daemon of go-systemd, which do not use D-Bus.
 var dbusRooms = []string{"unit", "helper", "daemon"}
 
 type goPackage struct {

@@ -1,5 +1,5 @@
-// Package test has the tests that do not belong to one package. This file tests the checks that make runs before a
-// build.
+// Package test contains the tests that do not belong to one package. This file tests the checks that `make` runs before
+// a build.
 package test
 
 import (
@@ -23,8 +23,8 @@ func TestGoVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// PATH has a directory with links to the tools that `make` needs. PATH does not have /usr/bin, which may contain a
-	// go command.
+	// PATH contains a directory with links to the tools that `make` needs. PATH does not contain /usr/bin, because a go
+	// command may be installed there.
 	tools := t.TempDir()
 	for _, tool := range []string{"date", "dpkg", "git", "head", "sed", "sort", "stat"} {
 		path, err := exec.LookPath(tool)
@@ -101,7 +101,7 @@ func TestMissingPackages(t *testing.T) {
 }
 
 // TestSources checks that SOURCES in the Makefile lists everything that packaging/build copies, except README.md and
-// CHANGELOG.md. A result of `make test-full` is valid as long as its digest of SOURCES stays the same.
+// CHANGELOG.md. A result of `make test-full` is valid as long as the digest of SOURCES stays the same.
 func TestSources(t *testing.T) {
 	words := func(file, pattern string) []string {
 		text, err := os.ReadFile(file)

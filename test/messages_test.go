@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "TestMessages writes testdata/messages.txt")
 
-// TestMessages checks that testdata/messages.txt has all messages that hotmount shows to people. A reviewer can then
-// read all messages in one file. TestWords reads testdata/messages.txt, too.
+// TestMessages checks that testdata/messages.txt contains all messages that hotmount shows to people. A reviewer can
+// then read all messages in one file. TestWords reads testdata/messages.txt, too.
 func TestMessages(t *testing.T) {
 	const golden = "testdata/messages.txt"
 	got := allMessages(t)
@@ -97,8 +97,8 @@ func read(t *testing.T, name string, what *regexp.Regexp) []string {
 	return what.FindAllString(string(b), -1)
 }
 
-// literals returns the string literals of three or more words in a Go file. String literals joined by + count as one
-// literal.
+// The function `literals` returns the string literals of three or more words in a Go file. String literals joined by +
+// count as one literal.
 func literals(path string) ([]string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 	if err != nil {

@@ -55,7 +55,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// documents returns the paths of hotmount's Markdown files, relative to the directory of this test.
+// The function `documents` returns the paths of hotmount's Markdown files, relative to the directory of this test.
 func documents(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -75,7 +75,7 @@ var (
 	dropped = regexp.MustCompile("[^a-z0-9 _-]")
 )
 
-// anchors returns the anchors that GitHub gives to the headings of a Markdown text.
+// The function `anchors` returns the anchors that GitHub gives to the headings of a Markdown text.
 func anchors(text string) []string {
 	var all []string
 	for _, m := range title.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {

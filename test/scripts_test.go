@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// deadCheck matches a negated command with a semicolon or another line after the command. After the failure of such a
-// command, bash -e continues with the script, so the command checks nothing.
+// deadCheck matches a negated command with a semicolon or another line after the command. If such a negated command
+// fails, bash -e continues with the script, so the negated command checks nothing.
 var deadCheck = regexp.MustCompile(`(^|[;\n]\s*)! ([^;\n|]|\|[^|;\n])*(;|\n\S)`)
 
-// TestScripts checks that no script of the system tests has a command that deadCheck matches. If such a command failed,
-// its script would continue and could pass.
+// TestScripts checks that no script of the system tests contains a command that deadCheck matches. A script would
+// continue after the failure of such a command, and could pass.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("system/*.go")
 	if err != nil || len(files) < 20 {
@@ -43,7 +43,7 @@ func TestScripts(t *testing.T) {
 }
 
 // scriptOf returns the text of a string literal or of a concatenation, with VALUE for each part that is not a literal.
-// For another expression, scriptOf returns "".
+// For any other expression, scriptOf returns "".
 func scriptOf(expression ast.Expr) string {
 	switch e := expression.(type) {
 	case *ast.BasicLit:

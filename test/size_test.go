@@ -12,16 +12,17 @@ import (
 	"testing"
 )
 
-// maxFile is the maximum number of lines in a file, and maxFunction is the maximum in a function. maxInLoop is the
-// maximum number of lines in a function of package agent, which has the daemon's main loop.
+// maxFile is the maximum number of lines in a file, and maxFunction is the maximum number of lines in a function.
+// maxInLoop is the maximum number of lines in a function of package agent, which contains the daemon's main loop.
 const (
 	maxFile     = 500
 	maxFunction = 80
 	maxInLoop   = 60
 )
 
-// larger has the exceptions from maxFile, maxFunction and maxInLoop: the name of the file or function, with its own
-// maximum number of lines. Each entry of larger needs a comment with the reason for the exception.
+// The map named larger contains the exceptions from maxFile, maxFunction and maxInLoop. A key is the name of a file or
+// function, and the value is its own maximum number of lines. Each entry of larger needs a comment with the reason for
+// the exception.
 var larger = map[string]int{}
 
 // TestSize checks that no file and no function of the program has too many lines to be read in one go.

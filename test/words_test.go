@@ -84,7 +84,7 @@ func printDraw(t *testing.T, text map[string][]string) {
 	}
 }
 
-// kindOf returns "comments", "messages" or "documents", for the kind of text in the file.
+// kindOf returns "comments", "messages" or "documents", depending on the kind of text in the file.
 func kindOf(name string) string {
 	switch {
 	case strings.HasSuffix(name, ".go"):
@@ -118,8 +118,8 @@ func readPhrases(t *testing.T) (all []*regexp.Regexp, quoting map[string]bool) {
 	return all, quoting
 }
 
-// allText returns the text of each file that people read. A key of the returned map is the name of a file. The value
-// has the file's text in parts, such as paragraphs.
+// allText returns the text of each file that people read. A key of the returned map is the name of a file. A value is
+// the text of the file, split into parts such as paragraphs.
 func allText(t *testing.T) map[string][]string {
 	t.Helper()
 	text := map[string][]string{}
@@ -174,13 +174,13 @@ func allText(t *testing.T) map[string][]string {
 
 var (
 	fence = regexp.MustCompile("(?ms)^ *```.*?^ *```|^    [^\n]*$")
-	// code matches text between backquotes in Markdown, which counts as one word.
+	// The pattern named code matches text between backquotes in Markdown. TestWords treats such a text as one word.
 	code = regexp.MustCompile("`[^`]*`")
 	item = regexp.MustCompile(`^\s*(?:[-*] |[0-9]+\. |#+ |\|)`)
 	link = regexp.MustCompile(`\]\([^)]*\)`)
 )
 
-// markdown returns the paragraphs, list items, headings and table cells of a Markdown text.
+// The function `markdown` returns the paragraphs, list items, headings and table cells of a Markdown text.
 func markdown(text string) []string {
 	text = code.ReplaceAllString(link.ReplaceAllString(fence.ReplaceAllString(text, "\n"), "]"), "CODE")
 	var all []string
@@ -210,7 +210,7 @@ var (
 	example = regexp.MustCompile(`(?ms)^\.nf\n.*?^\.fi\n`)
 )
 
-// manual returns the paragraphs of a manual page.
+// The function `manual` returns the paragraphs of a manual page.
 func manual(text string) []string {
 	text = example.ReplaceAllString(text, ".PP\n")
 	var all []string
@@ -235,9 +235,9 @@ func manual(text string) []string {
 	return all
 }
 
-// hashed matches a comment that begins with "#", or a help text that begins with "##". The comment may follow a command
-// on the same line. In config.yaml, a comment may follow a key that is itself commented out. A line with several spaces
-// after "#" does not match, because such a line is an example.
+// The pattern hashed matches a comment that begins with "#", or a help text that begins with "##". The comment may
+// follow a command on the same line. In config.yaml, a comment may follow a key that is itself commented out. A line
+// with several spaces after "#" does not match, because such a line is an example.
 var hashed = regexp.MustCompile(`^(?:.*?\s)??#{1,2} (\S.*)`)
 
 // hashComments returns the paragraphs of the comments of a script, a unit or a configuration file.
@@ -265,7 +265,7 @@ func plainLines(text string) []string {
 	return all
 }
 
-// catalog returns the subjects and paragraphs of a journal catalog.
+// The function `catalog` returns the subjects and paragraphs of a journal catalog.
 func catalog(text string) []string {
 	text = regexp.MustCompile(`(?m)^(-- .*|Defined-By:.*|Documentation:.*|#.*)$|^Subject: `).ReplaceAllString(text, "\n")
 	var all []string
@@ -277,7 +277,7 @@ func catalog(text string) []string {
 	return all
 }
 
-// comments returns the paragraphs of a Go file's comments, without directives and indented code.
+// The function `comments` returns the paragraphs of a Go file's comments, without directives and indented code.
 func comments(path string) ([]string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 	if err != nil {
@@ -297,7 +297,7 @@ func comments(path string) ([]string, error) {
 	return all, nil
 }
 
-// heading matches a heading such as "system-disk (ignore): " in internal/policy/testdata/messages.txt.
+// The pattern heading matches a heading such as "system-disk (ignore): " in internal/policy/testdata/messages.txt.
 var heading = regexp.MustCompile(`^[a-z-]+ \([a-z]+\): `)
 
 // fullStop matches a full stop, an exclamation mark or a question mark at the end of a sentence. The pattern pause also
@@ -319,7 +319,7 @@ func sentencesOf(kind, paragraph string) []string {
 
 var word = regexp.MustCompile(`[A-Za-z0-9]`)
 
-// words returns the words of a sentence. A dash or another lone punctuation mark is not a word.
+// The function `words` returns the words of a sentence. A dash or another lone punctuation mark is not a word.
 func words(sentence string) []string {
 	var all []string
 	for _, w := range strings.Fields(sentence) {

@@ -70,8 +70,8 @@ func TestComplete(t *testing.T) {
 }
 
 // TestCompleteRelease checks that completion offers only what hotmount release accepts. Completion must not offer a
-// disk whose link belongs to another disk. For example, hotmount shows the link of the
-// whole disk also for a partition of a block volume.
+// disk whose link belongs to another disk. For example, for a partition of a block volume, hotmount also shows the link
+// of the whole disk.
 func TestCompleteRelease(t *testing.T) {
 	h := machine(t)
 	settings := config.Default()

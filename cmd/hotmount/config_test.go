@@ -24,8 +24,8 @@ func TestConfigCheckAndShow(t *testing.T) {
 	if out, code, err = call(t, "config", "show", "--settle=9s"); code != 0 || !strings.Contains(out, "settle: 9s") || !strings.Contains(out, "# --settle\n") {
 		t.Error(out, code, err)
 	}
-	// The command `config check` must also use the node's mkfs and the node's directories. /lib is a symbolic link on a
-	// system with merged /usr.
+	// The command `config check` must also run the node's mkfs, and look for symbolic links in the paths of class
+	// directories. /lib is a symbolic link on a system with merged /usr.
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := "classes:\n- {name: a, directory: /mnt/a, mkfs_options: [\"-i size=17\"], names: [vdb]}\n- {name: b, directory: /lib/b, names: [vdc]}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

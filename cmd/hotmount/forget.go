@@ -38,7 +38,7 @@ func forgetCommand() *cobra.Command {
 				return fmt.Errorf("cannot forget %s: %w", disk.Visible(given[0]), err)
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%s is no longer listed as missing\n", given[0])
-			// After a rescan the daemon reports the missing filesystems that remain.
+			// After a rescan, the daemon reports only the filesystems that are still missing.
 			return helper.Rescan(c.Context(), socket)
 		},
 	}

@@ -14,7 +14,7 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// write and attach are short names for functions of package nodetest.
+// write and attach are short names for the functions Write and Attach of package nodetest.
 var write, attach = nodetest.Write, nodetest.Attach
 
 // machine makes the commands use a test node without a daemon, until the test ends. The test node has a system disk, a
@@ -262,8 +262,8 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// TestStateInitUnseen checks that `state init` fails and records nothing if hotmount cannot list the disks. A record
-// without disks would hide which disks were attached at installation.
+// TestStateInitUnseen checks that `state init` fails and records nothing if hotmount cannot list the disks. If the
+// record listed no disks, hotmount would later treat the disks that were attached at installation as new.
 func TestStateInitUnseen(t *testing.T) {
 	for _, missing := range []string{"sys", "proc"} {
 		h := machine(t)

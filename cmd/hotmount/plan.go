@@ -40,7 +40,7 @@ func planCommand() *cobra.Command {
 	return configured(c)
 }
 
-// prove reads a disk for commands that root runs.
+// prove reads a disk, and returns its proven content. A command calls the function `prove` only if root runs the command.
 func prove(ctx context.Context, f *disk.Facts, s *disk.Settings) (disk.Content, error) {
 	return helper.Prove(ctx, host(), f, s)
 }

@@ -40,7 +40,7 @@ func TestProvisioner(t *testing.T) {
 	}
 }
 
-// nfsValues has the values of the chart nfs-server-provisioner that the example uses. The fields come from
+// nfsValues contains those values of the chart nfs-server-provisioner that the example uses. The fields come from
 // values.yaml, templates/statefulset.yaml and templates/storageclass.yaml of charts/nfs-server-provisioner in
 // kubernetes-sigs/nfs-ganesha-server-and-external-provisioner, d7b4433d.
 type nfsValues struct {
@@ -51,7 +51,7 @@ type nfsValues struct {
 		AccessMode    string `yaml:"accessMode"`
 		Size          string `yaml:"size"`
 	} `yaml:"persistence"`
-	// ExtraArgs has the command-line flags of the NFS provisioner (docs/deployment.md, "Arguments").
+	// ExtraArgs contains the command-line flags of the NFS provisioner (docs/deployment.md, "Arguments").
 	ExtraArgs struct {
 		DeviceBasedFSIDs *bool `yaml:"device-based-fsids"`
 		GracePeriod      int   `yaml:"grace-period"`

@@ -140,7 +140,7 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 }
 
 // running returns the settings of the running daemon. If no daemon has run since the boot, or flags are given, the
-// settings come from the function load. Settings from load can differ from the daemon's settings. The daemon's unit may
+// settings come from the function `load`. Settings from load can differ from the daemon's settings. The daemon's unit may
 // name another configuration file, or the file may have changed since the last reload.
 func running(c *cobra.Command) (*disk.Settings, error) {
 	if s, err := host().Store.Settings(); err == nil && !config.HasFlags(c.Flags()) {
@@ -169,7 +169,7 @@ func usable(c *cobra.Command) (*disk.Settings, error) {
 	return theirs, err
 }
 
-// host returns the node, and socket is the control socket of its daemon. Tests replace the variables host and socket.
+// host returns the node, and socket is the control socket of its daemon. Tests replace the variables `host` and socket.
 var (
 	host   = func() inventory.Host { return inventory.Host{Store: store.Default()} }
 	socket = control.Socket

@@ -50,8 +50,9 @@ func runCommand() *cobra.Command {
 	return configured(c)
 }
 
-// loadAndKeep returns the daemon's settings, which it reads with the function load. loadAndKeep saves good settings on
-// disk. The daemon uses the saved settings if the daemon starts with a faulty configuration.
+// loadAndKeep reads the daemon's settings with the function `load`, and returns the settings. If the configuration has no
+// fault, loadAndKeep saves the settings on disk. The daemon uses the saved settings if the daemon starts with a faulty
+// configuration.
 func loadAndKeep(c *cobra.Command, log *report.Log) (*disk.Settings, error) {
 	s, err := load(c)
 	if err != nil {

@@ -113,7 +113,7 @@ func cleanupCommand() *cobra.Command {
 }
 
 // usageCommand returns the command with which hotmount status and the daemon measure how full filesystems are. The
-// usage command runs as a separate process, because it may hang on a dead filesystem.
+// usage command runs as a separate process, because the command may hang on a dead filesystem.
 func usageCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "usage PATH...", Short: "Print the usage of filesystems", Hidden: true, Args: args(cobra.MinimumNArgs(1)),

@@ -17,7 +17,7 @@ func active(a disk.Action) bool {
 	return a == disk.Mount || a == disk.Link || a == disk.Prove || a == disk.Format || a == disk.Grow
 }
 
-// carryOut queues the disk in the lane for its action, or backs off after a failure. The parameter done is the action
+// carryOut queues the disk in the lane for its action, or backs off after a failure. The parameter `done` is the action
 // that was carried out since the previous look, or empty.
 func (a *Agent) carryOut(name string, done disk.Action, c *disk.Content) {
 	st := a.disks[name]
@@ -87,7 +87,7 @@ const (
 	oldestLookBefore = 100 * time.Millisecond
 )
 
-// startMounts starts to mount or link each disk whose turn has come.
+// startMounts starts to mount each disk whose turn has come, or to give the disk out as a block volume.
 func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 	l := &a.lanes.mounts
 	var deferred []string
@@ -116,7 +116,7 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 			a.run(ctx, l, name, disk.ProgramBlock, disk.Link)
 		// The filesystem grows before the mount, because the provisioner reads the size of a volume only once, when it
 		// first sees the volume. After the growth, the agent decides about the mount again, because a disk with the
-		// same UUID may have come during the growth.
+		// same UUID may have been attached during the growth.
 		case policy.ShouldGrow(&st.facts, class) && st.growSeq != st.facts.Seq:
 			a.startFill(ctx, name)
 		default:
@@ -126,7 +126,7 @@ func (a *Agent) startMounts(ctx context.Context, now time.Time) {
 	l.waiting = append(deferred, l.waiting...)
 }
 
-// run starts the program for the disk whose turn has come.
+// The method `run` starts the program p for the named disk.
 func (a *Agent) run(ctx context.Context, l *lane, name string, p disk.Program, action disk.Action) {
 	id := a.disks[name].facts.ID
 	a.startWork(ctx, l, func() func() {
@@ -160,8 +160,8 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 	a.startWork(ctx, &a.lanes.mounts, func() func() {
 		err := a.mount(ctx, &f, class, d)
 		return func() {
-			// A mount that fails with ErrHeld is retried often, so the agent does not report a failed growth before
-			// such a mount.
+			// If the mount fails with ErrHeld, the agent does not report the failed growth, because the mount is
+			// retried often.
 			if filling != nil && err == nil {
 				a.problem(fmt.Errorf("cannot grow the filesystem of %s before the mount: %w", f.ID, filling))
 			} else if filling != nil && !errors.Is(err, disk.ErrHeld) {
@@ -260,14 +260,15 @@ func (a *Agent) actionEnded(name string, seq uint64, action disk.Action, err err
 // unit (unit.MountTimeout).
 const stopPatience = 15 * time.Minute
 
-// unmounted handles PID 1's answer about a disk whose mount has ended. The parameter plugged is the time at which the
-// disk's device unit became plugged (CLOCK_MONOTONIC), or 0 if the unit is not plugged.
+// The method `unmounted` evaluates PID 1's answer about a disk whose mount has ended. The parameter `plugged` is the time
+// at which the disk's device unit became plugged (CLOCK_MONOTONIC), or 0 if the unit is not plugged.
 //
 // PID 1 ends a mount when the disk's device unit becomes unplugged. PID 1 may consider an attached disk unplugged when
 // systemd is upgraded or a udev rule changes. A soft reboot also ends all mounts. After a soft reboot, the device unit
-// counts as plugged since the start of the new userspace. If PID 1 did not end the mount, somebody unmounted the disk
-// by hand. PID 1 tries only once to end a mount, and the try takes at most stopPatience. If the agent found the disk
-// mounted after plugged + stopPatience, the try had failed. In this case too, somebody unmounted the disk by hand.
+// becomes plugged when the new userspace starts. If PID 1 did not end the mount, somebody unmounted the disk by hand.
+// PID 1 tries only once to end a mount, and the try takes at most stopPatience. If the agent found the disk mounted
+// later than plugged + stopPatience, PID 1's try had failed. After such a failed try, too, somebody must have unmounted
+// the disk by hand.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
 	if st.facts.Seq == seq && err != nil {

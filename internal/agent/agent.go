@@ -28,16 +28,16 @@
 //	acting       the action ends, with or without success       looking
 //	acting       PID 1 does not tell why a mount ended          backing off
 //
-// Other software may open a disk without O_EXCL, or mount the disk in another mount namespace. If either is possible,
-// the agent finds out which process uses a disk before the agent first uses the disk. The agent also finds this out
-// before hotmount advises to overwrite the disk (ask.go, policy.Asks).
+// Other software may open a disk without O_EXCL, or mount the disk in another mount namespace. The fields
+// Facts.Neighbours and Facts.Unlisted show these two risks. If either field is true, the agent finds out which process
+// uses a disk before the agent first uses the disk. The agent also finds out which process uses a disk before hotmount
+// advises to overwrite the disk (ask.go, policy.Asks).
 //
-// An event may come while a disk is in one of the phases looking, waiting and acting. The agent then looks at the disk
-// again after that phase. If an action has failed and is still needed at the next look, the agent retries the action
-// later.
+// If an event comes while its disk is in the phase looking, waiting or acting, the agent looks at the disk again after
+// that phase. If an action has failed and is still needed at the next look, the agent retries the action later.
 //
 // A mount is leaving (type departure) if its disk is gone, or if the operator has released the disk. The agent unmounts
-// the leaving mount and removes its directory. Once the mount point is free, the agent looks at every disk that waits
+// a leaving mount, and removes the mount point. Once the mount point is free, the agent looks at every disk that waits
 // for the mount point.
 package agent
 
@@ -87,8 +87,8 @@ type Agent struct {
 	phaseChanged func(from, to phase)
 }
 
-// New returns an agent. The parameter watchdog is the longest time between two Alive notifications to systemd, or 0
-// without a watchdog. The function monotonic returns the time of CLOCK_MONOTONIC (clock_gettime(2)).
+// New returns an agent. The parameter `watchdog` is the longest time between two Alive notifications to systemd, or 0
+// without a watchdog. The function `monotonic` returns the time of CLOCK_MONOTONIC (clock_gettime(2)).
 func New(h Host, u Units, r Reporter, s *disk.Settings, watchdog time.Duration, monotonic func() time.Duration) *Agent {
 	s = policy.Compile(s)
 	a := &Agent{
@@ -106,8 +106,8 @@ func (a *Agent) Look(name string) { a.queue.add(name) }
 // LookAtAll asks the loop to look at every disk. LookAtAll never blocks.
 func (a *Agent) LookAtAll() { a.queue.addAll() }
 
-// LookAt requests a look at the attachment with that disk sequence number. LookAt is for an event that has the sequence
-// number of a disk, but not its name.
+// LookAt requests a look at the attachment with the disk sequence number seq. LookAt is for an event that contains the
+// sequence number of a disk, but not the disk's name.
 func (a *Agent) LookAt(ctx context.Context, seq uint64) error {
 	return a.ask(ctx, func() {
 		for name, st := range a.disks {
@@ -157,14 +157,14 @@ func (a *Agent) Reload(ctx context.Context, s *disk.Settings) error {
 	return a.ask(ctx, func() { a.reload(s) })
 }
 
-// problem reports the error err, which concerns no single disk. If err is nil, there is no report.
+// The method `problem` reports the error err, which concerns no single disk. If err is nil, there is no report.
 func (a *Agent) problem(err error) {
 	if err != nil {
 		a.report.Report(disk.Event{Kind: disk.EventProblem, Err: err})
 	}
 }
 
-// ask calls the function f in the goroutine of the loop, and waits until f has returned.
+// ask calls the function `f` in the goroutine of the loop, and waits until f has returned.
 func (a *Agent) ask(ctx context.Context, f func()) error {
 	done := make(chan struct{})
 	select {

@@ -48,8 +48,8 @@ type machine struct {
 	remembered  int  // the number of calls of Remember
 	noted       int  // the length of notes at the last call of Remember
 	remembers   bool // Remember hangs until hang is closed
-	// later has the names of the disks that were attached after the departure that a test checks. The method newest
-	// skips these disks, because they were never attached together with the gone disk.
+	// The field `later` contains the names of the disks that were attached after the tested disk had left. The method
+	// newest skips these disks, because they were never attached together with the gone disk.
 	later       []string
 	newestErr   error
 	asked       []string // the names with which newest was called
@@ -86,7 +86,7 @@ type machine struct {
 	openerErr   error
 }
 
-// job is how long each job of PID 1 takes. The agent's loop continues while a job of PID 1 runs.
+// The constant `job` is how long each job of PID 1 takes. The agent's loop continues while a job of PID 1 runs.
 const job = time.Nanosecond
 
 // settle waits until all running jobs have ended and nothing changes any more.
@@ -331,7 +331,7 @@ func (m *machine) Plugged(_ context.Context, id disk.ID) (time.Duration, error) 
 	return m.plugged[id.Seq].Sub(booted), nil
 }
 
-// note stores the content of disks from which hotmount mounts nothing.
+// The method `note` stores the content of disks from which hotmount mounts nothing.
 func (m *machine) note(found []disk.Sighting) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -384,7 +384,7 @@ func (m *machine) Expect(s disk.Sighting, name string) (err error) {
 	return err
 }
 
-// newest returns the highest sequence number of the disks that are not listed in m.later. The parameter name is the
+// newest returns the highest sequence number of the disks that are not listed in m.later. The parameter `name` is the
 // name of the disk that left. The name has no effect, because no attached disk has that name in these tests.
 func (m *machine) newest(name string) (uint64, error) {
 	m.asked = append(m.asked, name)
@@ -619,7 +619,7 @@ func (m *machine) Changed(mounted []disk.Facts) ([]string, error) {
 	return m.changed, m.changedErr
 }
 
-// change waits until the agent is idle, and then calls f to change the machine.
+// The method `change` waits until the agent is idle, and then calls f to change the machine.
 func (m *machine) change(f func()) {
 	settle()
 	m.mu.Lock()
@@ -1150,8 +1150,8 @@ func TestRetriesLaterAndLaterForEver(t *testing.T) {
 	})
 }
 
-// TestATryThatWritesIsNoChange checks that writes of the failed try itself do not count as a change of the disk. A
-// mount that fails can write to the disk, for example when the kernel recovers the filesystem's log.
+// TestATryThatWritesIsNoChange checks that the agent does not treat writes of the failed try itself as a change of the
+// disk. A mount that fails can write to the disk, for example when the kernel recovers the filesystem's log.
 func TestATryThatWritesIsNoChange(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"], m.mountWrites = errors.New("no"), true
@@ -1368,7 +1368,7 @@ func TestTheSecondOfTwoPathsIsHeld(t *testing.T) {
 }
 
 // TestSelves checks when hotmount delays the refusal of a disk with a shared UUID. hotmount must delay the refusal
-// unless serial or WWN show that the two kernel names belong to different disks.
+// unless the serial or the WWN shows that the two kernel names belong to different disks.
 func TestSelves(t *testing.T) {
 	for name, tt := range map[string]struct {
 		serial, wwn           string
@@ -1591,8 +1591,8 @@ func TestACloneThatWasRefusedIsSeenLastAtBoot(t *testing.T) {
 	})
 }
 
-// TestACloneBesideADiskThatHangs checks a disk that may be a refused copy, beside a disk that hangs. The possible copy
-// must wait at most ReadyTimeout for the disk that hangs.
+// TestACloneBesideADiskThatHangs checks a disk that may be a refused copy, while the look at another disk hangs. The
+// possible copy must wait at most ReadyTimeout for the other disk.
 func TestACloneBesideADiskThatHangs(t *testing.T) {
 	original := xfsDisk("vdb", 2, uuidA)
 	original.Serial, original.Standing.OnRecord, original.Standing.Twin, original.Standing.InSameSlot = "A", true, true, true
@@ -1610,8 +1610,8 @@ func TestACloneBesideADiskThatHangs(t *testing.T) {
 	})
 }
 
-// TestLongWaitForAMount checks a disk whose mount waits until the agent has seen another disk. If another program has
-// used the disk meanwhile, the agent must not mount the disk, even if the use has caused no event.
+// TestLongWaitForAMount checks a disk whose mount waits until the agent has seen another disk. If another program
+// begins to use the disk during the wait, the agent must not mount the disk, even without an event.
 func TestLongWaitForAMount(t *testing.T) {
 	for name, use := range map[string]func(m *machine, vdb *disk.Facts){
 		"mounted by another program": func(m *machine, vdb *disk.Facts) {
@@ -1966,8 +1966,8 @@ func TestUnmountedBeneathAPod(t *testing.T) {
 	})
 }
 
-// TestProofsBeforeAMountKeepADistance checks that a proof without a result counts as a failure, so that proofs are not
-// repeated at once.
+// TestProofsBeforeAMountKeepADistance checks that the agent treats a proof without a result as a failure, so that
+// proofs are not repeated at once.
 func TestProofsBeforeAMountKeepADistance(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"], m.formatErr = errors.New("no"), map[uint64]error{}
@@ -1983,7 +1983,7 @@ func TestProofsBeforeAMountKeepADistance(t *testing.T) {
 }
 
 // TestTakenBackBeforeTheAgentEnded checks a disk that the operator has accepted after a release or an unmount. The
-// agent ends before it has mounted the disk again. The next agent must not take the missing mount for an unmount by
+// agent ends before it has mounted the disk again. The next agent must not conclude that somebody unmounted the disk by
 // hand.
 func TestTakenBackBeforeTheAgentEnded(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
@@ -2032,7 +2032,7 @@ func TestGoneWhilePID1DoesNotAnswer(t *testing.T) {
 }
 
 // TestTwinWhilePID1DoesNotAnswer checks two disks with the same UUID. The mount of the first disk had ended before the
-// agent started. Even if PID 1 does not answer who ended the mount, hotmount must refuse the second disk.
+// agent started. Even if PID 1 does not tell who ended the mount, hotmount must refuse the second disk.
 func TestTwinWhilePID1DoesNotAnswer(t *testing.T) {
 	vdb, vdc := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	vdb.Serial, vdc.Serial = "B", "C"
@@ -2050,8 +2050,8 @@ func TestTwinWhilePID1DoesNotAnswer(t *testing.T) {
 	})
 }
 
-// TestUnmountedWhilePID1DoesNotAnswer checks that a disk does not count as unmounted by hand while PID 1 does not
-// answer.
+// TestUnmountedWhilePID1DoesNotAnswer checks that hotmount does not treat a disk as unmounted by hand while PID 1 does
+// not answer.
 func TestUnmountedWhilePID1DoesNotAnswer(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -2101,7 +2101,7 @@ func TestWhatSystemdUnmountedIsMountedAgain(t *testing.T) {
 			vdb: mount (filesystem)
 			mount vdb seq 2: xfs at /mnt/disks/`+uuidA+`
 			vdb: mounted at `+uuidA)
-		// After hotmount has mounted the disk again, an unmount by hand must still count as an unmount by hand.
+		// After hotmount has mounted the disk again, hotmount must still recognise an unmount by hand.
 		time.Sleep(time.Second)
 		m.change(func() { m.table = nil })
 		a.Look("vdb")
@@ -2455,8 +2455,7 @@ func TestRecordsKeepTheirDistance(t *testing.T) {
 		m.change(func() { m.disks["vde"] = vde })
 		a.Look("vde")
 		check("with what is not mounted", 4)
-		// Content that is not mounted must be recorded after the mounted filesystems, because the content was found
-		// later.
+		// The content that is not mounted was found later, so it must be recorded later than the mounted filesystems.
 		if len(m.notes) != 1 || m.noted != 0 {
 			t.Errorf("of %d that are not mounted %d were recorded before what is", len(m.notes), m.noted)
 		}
@@ -2543,8 +2542,8 @@ func TestRemembersOnceAtStart(t *testing.T) {
 	}
 }
 
-// TestADiskThatWasUnmountedBeforeItLeft checks that the departure of a disk is recorded even if its filesystem was
-// unmounted before. The departure must be recorded even if the agent has never seen the filesystem mounted.
+// TestADiskThatWasUnmountedBeforeItLeft checks that the departure of a disk is recorded even if its filesystem had
+// already been unmounted. The departure must be recorded even if the agent has never seen the filesystem mounted.
 func TestADiskThatWasUnmountedBeforeItLeft(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Slot = "pci-5"
@@ -2598,8 +2597,8 @@ func TestAPartitionLeaves(t *testing.T) {
 	})
 }
 
-// TestPartitionsAreDisregarded checks that a partition that no class selects any more does not count as gone, and stays
-// mounted.
+// TestPartitionsAreDisregarded checks that a partition that no class selects any more is not reported as gone, and
+// stays mounted.
 func TestPartitionsAreDisregarded(t *testing.T) {
 	part := xfsDisk("vdb", 2, uuidA)
 	part.ID.Name, part.ID.Seq, part.Whole = "vdb1", disk.PartitionSeq(2, 1), "vdb"
@@ -2629,7 +2628,7 @@ func TestPartitionsAreDisregarded(t *testing.T) {
 		if len(m.table) != 1 || m.status != "1 mounted, 0 held, 0 refused, 0 failing" {
 			t.Errorf("table %v, status %q", m.table, m.status)
 		}
-		// If a selected partition is not found, it counts as gone.
+		// If a selected partition is not found, the agent must report it as gone.
 		m.change(func() { m.log, m.blind = nil, true })
 		a.Look("vdb1")
 		settle()

@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/policy"
 )
 
-// asks reports whether the agent must find out who has the disk open, before the decision is carried out.
+// The method `asks` reports whether the agent must find out who has the disk open before it carries out the decision.
 func (a *Agent) asks(st *state) bool {
 	c := st.facts.KnownContent()
 	return st.decisionWithOpeners != st.decision && policy.Asks(&st.facts, &c, st.decision)
@@ -31,10 +31,10 @@ func (a *Agent) asksFirst(ctx context.Context, name string, l *lane) bool {
 	return true
 }
 
-// answered handles the answer to the question of who has the disk open. If the use lasts (disk.Opener.Lasts), the disk
-// is held. For any other use, the agent retries the action later, until the use has ended. The agent does not hold an
-// accepted disk again, but waits until the use has ended. The agent retries nothing for a disk that is refused or held
-// already.
+// The method `answered` evaluates the answer to the question of who has the disk open. If the use lasts
+// (disk.Opener.Lasts), the disk is held. For any other use, the agent retries the action later, until the use has
+// ended. The agent does not hold an accepted disk again, but waits until the use has ended. For a disk that is already
+// refused or held, the agent retries no action.
 func (a *Agent) answered(name string, seq uint64, by *disk.Opener, err error) {
 	st := a.disks[name]
 	f, left := &st.facts, !active(st.decision.Action)

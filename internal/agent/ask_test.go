@@ -73,9 +73,9 @@ func TestUsedByAnotherIsHeld(t *testing.T) {
 	}
 }
 
-// TestAsksBeforeTheFirstUse checks the first mount, format or link of a disk on a node where other software opens
-// disks. The mount, format or link waits until the agent knows who has the disk open. If the disk is already a volume,
-// the agent must not search for processes that have the disk open.
+// TestAsksBeforeTheFirstUse checks the first use of a disk on a node where other software opens disks. hotmount must
+// not mount the disk, format it or give it out before the agent knows who has the disk open. If the disk is already a
+// volume, the agent must not search for processes that have the disk open.
 func TestAsksBeforeTheFirstUse(t *testing.T) {
 	vdb, vdc, vdd := xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3), xfsDisk("vdd", 4, uuidC)
 	vdd.Standing.Volume = &disk.Sighting{Identity: disk.Identity{Boot: "before"}, UUID: uuidC, Type: "xfs", Directory: "/mnt/disks"}
@@ -109,8 +109,8 @@ func TestAsksBeforeTheFirstUse(t *testing.T) {
 	})
 }
 
-// TestAMachinesDiskIsHeld checks that hotmount holds a disk that a virtual machine monitor has open. After an accept
-// the disk is not mounted until the virtual machine monitor has closed the disk.
+// TestAMachinesDiskIsHeld checks that hotmount holds a disk that a virtual machine monitor has open. After an accept,
+// the disk must not be mounted until the virtual machine monitor has closed the disk.
 func TestAMachinesDiskIsHeld(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Neighbours = true
@@ -143,8 +143,8 @@ func TestAMachinesDiskIsHeld(t *testing.T) {
 }
 
 // TestMountedInAnotherNamespace checks a disk that another process has mounted in its own mount namespace. hotmount
-// must hold the disk, as it holds a disk that a virtual machine monitor has open. If hotmount finds no process with the
-// mount, hotmount must mount the disk once the mount has ended.
+// must hold the disk, as it holds a disk that a virtual machine monitor has open. If hotmount does not find the process
+// that mounted the disk, hotmount must mount the disk once that mount has ended.
 func TestMountedInAnotherNamespace(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Unlisted = true

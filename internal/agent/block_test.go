@@ -171,9 +171,9 @@ func givenOutByAFormerClass(t *testing.T, names, want string) {
 }
 
 // TestBlockOfAnother checks a second disk with the serial of a disk that was given out. When the first disk is
-// detached, hotmount must not give the second disk the link of the first, even after a reboot. A disk that returns in
-// the slot of the first disk must be held too, because two disks with the serial are on record. After an accept, the
-// second disk must get the link of the first.
+// detached, hotmount must not give the second disk the first disk's link, even after a reboot. A disk that returns in
+// the slot of the first disk must be held too, because two disks with this serial are on record. After an accept, the
+// second disk must get the first disk's link.
 func TestBlockOfAnother(t *testing.T) {
 	first := rawDisk("vdb", 2, "A")
 	first.Slot = "pci-1"
@@ -261,8 +261,8 @@ func TestBlockSerialTwice(t *testing.T) {
 	})
 }
 
-// TestBlockWithoutEffect checks a unit that reports success, but has not made the link of the block volume. The disk
-// must not count as given out.
+// TestBlockWithoutEffect checks a unit that reports success, but has not made the link of the block volume. hotmount
+// must not report the disk as given out.
 func TestBlockWithoutEffect(t *testing.T) {
 	m := newMachine(rawDisk("vdb", 2, "A"))
 	m.mode, m.noEffect = disk.ModeBlock, true
@@ -288,9 +288,9 @@ func TestTakenBackWithoutEffect(t *testing.T) {
 	})
 }
 
-// TestOfOneSerialInLine checks a disk with the serial of a block volume, while the disk waits until hotmount gives it
-// out. The wait began before the agent first looked at the block volume. If the block volume leaves during the wait,
-// the waiting disk must not take the place of the block volume.
+// TestOfOneSerialInLine checks a disk that waits to be given out, and that has the same serial as a block volume. The
+// wait began before the agent first looked at the block volume. If the block volume's disk leaves during the wait, the
+// waiting disk must not be given out in its place.
 func TestOfOneSerialInLine(t *testing.T) {
 	vdb, vdc := rawDisk("vdb", 2, "A"), rawDisk("vdc", 3, "A")
 	vdb.Slot, vdc.Slot = "pci-5", "pci-6"

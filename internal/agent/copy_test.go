@@ -11,12 +11,12 @@ import (
 	"hotmount/internal/store"
 )
 
-// recorded is a machine with a real store of records.
+// The type `recorded` is a machine with a real store of records.
 type recorded struct {
 	*machine
 	store store.Store
 	known *store.Expectations
-	// takes is how long a write of a record takes. If full is true, every write of a record fails.
+	// The field takes is how long a write of a record takes. If the field `full` is true, every write of a record fails.
 	takes time.Duration
 	full  bool
 }
@@ -96,10 +96,11 @@ func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 	for _, serial := range []string{"S", "OTHER", ""} {
 		for name, tt := range map[string]struct {
 			looks []string
-			// If before is true, the agent also looks at the copy while the original is still attached.
+			// If the field `before` is true, the agent also looks at the copy while the original is still attached.
 			before, full bool
 			takes        time.Duration
-			// If during is true, the look at the copy overlaps the look that notices the departure of the original.
+			// If the field `during` is true, the look at the copy overlaps the look that notices the departure of the
+			// original.
 			during bool
 		}{
 			"the copy first":                      {looks: []string{"vdc", "vdb"}},
@@ -164,8 +165,8 @@ func TestACopyIsNotMountedWhenTheOriginalIsPulled(t *testing.T) {
 	}
 }
 
-// TestBackUnderAnotherName checks that a disk that was pulled and is back under another name does not count as a copy.
-// The new name appeared after the old name had gone, so both names belong to one disk.
+// TestBackUnderAnotherName checks that a pulled disk that returns under another name is not treated as a copy. The new
+// name appeared after the old name had gone, so both names belong to one disk.
 func TestBackUnderAnotherName(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		was, is := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)

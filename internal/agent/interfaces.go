@@ -9,12 +9,13 @@ import (
 
 // Host is the node with its disks, and the records about the disks.
 type Host interface {
-	// Names returns the kernel names of all attached disks, and of their partitions if the settings ask for them.
+	// Names returns the kernel names of all attached disks. If a class selects partitions, Names also returns the names
+	// of the disks' partitions.
 	Names(s *disk.Settings) ([]string, error)
 	// Gather reads the data that the looks at all disks share, such as the mount table. Gather returns the function
-	// look. The function look returns the facts of one disk, except the facts about related disks (peers). Several
-	// goroutines may call the function look at the same time. The error of the function look wraps disk.ErrGone if
-	// Names does not list the disk. Gather and the function look may hang on dead storage.
+	// look. The function `look` returns the facts of one disk, except the facts about related disks (peers). Several
+	// goroutines may call the function `look` at the same time. The error of the function `look` wraps disk.ErrGone if
+	// Names does not list the disk. Gather and the function `look` may hang on dead storage.
 	Gather(s *disk.Settings) (look func(name string) (disk.Facts, error))
 	// MountedAt reports whether the device is mounted at the path, according to PID 1's mount table. If another mount
 	// covers the device's mount, MountedAt returns true and an error.
@@ -23,12 +24,12 @@ type Host interface {
 	// disk or partition has the number.
 	Attached(dev disk.Dev) (seq uint64, err error)
 	// Stale returns the mounts whose disks are gone. Stale searches the directories of present and former classes. Each
-	// entry has the facts on record about one gone disk, and one of the disk's remaining mounts. If err is not nil, the
-	// list may be incomplete.
+	// entry contains the facts on record about one gone disk, and one of the disk's remaining mounts. If err is not
+	// nil, the list may be incomplete.
 	Stale(s *disk.Settings) ([]disk.Facts, error)
 	// Changed returns the names of those disks whose mounts or kernel faults (Facts.Fault) have changed since the last
-	// look. The parameter mounted has the facts of the disks that were mounted at the last look. Changed costs much
-	// less than a look. Like a look, Changed may hang.
+	// look. The parameter `mounted` contains the facts of the disks that were mounted at the last look. A call of Changed
+	// costs much less than a look. Like a look, a call of Changed may hang.
 	Changed(mounted []disk.Facts) ([]string, error)
 	// Notices returns messages about problems that do not concern an attached disk, such as a missing filesystem.
 	Notices(s *disk.Settings) ([]string, error)
@@ -37,18 +38,18 @@ type Host interface {
 	// the record only lets the agent retry a failed action, or mount an unmounted disk again.
 	Accept(f *disk.Facts, w disk.Word) error
 	// RecordHold records that the disk stays held, refused or unmounted for that reason until Accept, even when the
-	// cause is gone. For ReasonUsed, the parameter how describes the use of the disk by somebody else. An empty reason
-	// allows the disk to be mounted again.
+	// cause is gone. For ReasonUsed, the parameter `how` describes the use of the disk by somebody else. If the reason is
+	// empty, RecordHold allows the disk to be mounted again.
 	RecordHold(f *disk.Facts, reason disk.Reason, how string) error
 	// Forget removes the records of an attachment that has ended.
 	Forget(seq uint64) error
 	// Expect makes the sighting known to each later look, even before the sighting is recorded. A sighting states that
 	// a filesystem of the named disk was found mounted, or that the disk has left. Expect fills in the boot ID of the
-	// sighting. For a disk that has left, Expect also fills in Newest, which shows the disks that may have been
-	// attached at the same time.
+	// sighting. For a disk that has left, Expect also fills in the field Newest. Newest shows which disks may have been
+	// attached at the same time as the disk that left.
 	Expect(seen disk.Sighting, name string) error
-	// Remember records the sightings in the parameter noted. Each sighting shows content that hotmount does not mount,
-	// or shows that earlier content is gone. If the parameter expected is true, Remember first records those sightings
+	// Remember records the sightings in the parameter `noted`. Each sighting shows content that hotmount does not mount,
+	// or shows that earlier content is gone. If the parameter `expected` is true, Remember first records those sightings
 	// from Expect that are not on record yet.
 	Remember(expected bool, noted []disk.Sighting) error
 }
@@ -78,7 +79,7 @@ type Reporter interface {
 	// Report reports an event.
 	Report(e disk.Event)
 	// Notify sends one state to the service manager (sd_notify(3)). The state is Ready, Reloading, Alive, or StatusIs
-	// plus one line of text. The line has the numbers of mounted, held, refused and failing disks.
+	// plus one line of text. The line contains the numbers of mounted, held, refused and failing disks.
 	Notify(state string)
 }
 

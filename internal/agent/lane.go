@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// lane is the queue of the disks that wait for one kind of work. The field limit is the largest number of disks whose
+// lane is the queue of the disks that wait for one kind of work. The field `limit` is the largest number of disks whose
 // work may run at once, apart from overdue work. Each kind of work has its own limit, so that disks that hang during a
 // format do not delay the mounts of other disks.
 type lane struct {
 	waiting []string
 	running int
 	limit   int
-	// overdue is the number of disks whose work has taken longer than the lane's patience. The field running does not
+	// overdue is the number of disks whose work has taken longer than the lane's patience. The field `running` does not
 	// include overdue work. If patience is 0, no work becomes overdue. The sum of running and overdue is at most
 	// maxStarted, or has no limit if maxStarted is 0.
 	overdue, maxStarted int
@@ -46,14 +46,14 @@ const (
 	// A look that takes longer than lookPatience hangs on dead storage. The number of looks needs no other limit,
 	// because each disk has at most one look at a time.
 	lookPatience = 10 * time.Second
-	// growthsAtOnce is how many filesystems are measured and grown at the same time.
+	// growthsAtOnce is the largest number of mounted filesystems that are measured and grown at the same time.
 	growthsAtOnce = 2
 )
 
 // lanes are all lanes of the loop, one for each kind of work.
 type lanes struct{ looks, mounts, proofs, grows, questions lane }
 
-// setLimits sets the limits of the lanes. The parameter workers is the value of the configuration key workers.
+// setLimits sets the limits of the lanes. The parameter `workers` is the value of the configuration key workers.
 func (l *lanes) setLimits(workers int) {
 	l.looks.limit, l.looks.patience = workers, lookPatience
 	l.mounts.limit = mountsPerWorker * workers

@@ -17,14 +17,14 @@ type departure struct {
 	busy  bool
 	attempts
 	retry time.Time
-	// named reports that ProgramUnmount has already named the processes that use the filesystem. The field unnamed is
-	// the error of the search for processes that still use the filesystem, or nil.
+	// The field named is true if ProgramUnmount has already named the processes that use the filesystem. The field
+	// unnamed is the error of the search for processes that still use the filesystem, or nil.
 	named   bool
 	unnamed error
-	// unmounted reports that the mount is unmounted and only its directory remains to be removed.
+	// The field `unmounted` is true if the mount is unmounted, and only the mount point remains to be removed.
 	unmounted bool
-	// leftover reports that the mount ended before the disk left, so at most the mount point remains. The agent tries
-	// only once to remove a leftover mount point.
+	// The field `leftover` is true if the mount ended before the disk left. At most the mount point of such a mount
+	// remains. The agent tries only once to remove a leftover mount point.
 	leftover bool
 	// answer receives the result of a release by the operator, and is nil if the disk is gone. A release by the
 	// operator is not retried.
@@ -106,8 +106,8 @@ func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) e
 	if err := a.units.Run(ctx, disk.ProgramCleanup, dep.facts.ID, dep.path); err != nil {
 		return err
 	}
-	// The unmount above succeeds even if a pod has its own mount of the filesystem. ProgramUnmount names the processes
-	// that still use the filesystem.
+	// The unmount on the host succeeds even if a pod has its own mount of the filesystem. ProgramUnmount names the
+	// processes that still use the filesystem.
 	if dep.answer == nil && !dep.named {
 		dep.unnamed = a.units.Run(ctx, disk.ProgramUnmount, dep.facts.ID, dep.path)
 	}
@@ -129,7 +129,8 @@ func (a *Agent) startMissedDepartures() {
 	}
 }
 
-// knows reports whether the next look at a disk will notice that the disk's mount at this path has to be removed.
+// The method `knows` reports whether the next look at a disk will notice that the disk's mount at this path has to be
+// removed.
 func (a *Agent) knows(dev disk.Dev, where string) bool {
 	for _, st := range a.disks {
 		if st.seen && st.facts.Dev == dev && a.path(st) == where {
@@ -159,7 +160,7 @@ func (a *Agent) released(dep *departure, err error) {
 		a.problem(err)
 		delete(a.leaving, dep.path)
 		a.problem(dep.unnamed)
-		// The filesystem may have come back under another name, and may wait for this mount point.
+		// The disk may have come back under another kernel name, and may wait for this mount point.
 		for name, st := range a.disks {
 			if st.seen && a.path(st) == dep.path {
 				// Earlier mounts may have failed because the old mount was still at the path.

@@ -277,8 +277,8 @@ func TestAnOldLookAfterARelease(t *testing.T) {
 	})
 }
 
-// TestReleasedAndItsDirectoryStays checks that the disk counts as released by the operator, and not as unmounted by
-// hand, if its directory cannot be removed.
+// TestReleasedAndItsDirectoryStays checks a released disk whose mount point cannot be removed. The disk must be held as
+// released by the operator, and not as unmounted by hand.
 func TestReleasedAndItsDirectoryStays(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.rmdirErr = errors.New("directory not empty")
@@ -362,8 +362,8 @@ func TestUnmountedInWordsAlone(t *testing.T) {
 	})
 }
 
-// TestPulledWithoutItsClass checks a disk that is mounted in a directory that the configuration no longer has. The disk
-// is unmounted at once when it is pulled.
+// TestPulledWithoutItsClass checks a disk that is mounted in a directory that the configuration no longer contains.
+// When the disk is pulled, the agent must unmount the disk at once.
 func TestPulledWithoutItsClass(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -503,8 +503,9 @@ func TestUnmountedByHandAndTheClockWasSet(t *testing.T) {
 	}
 }
 
-// TestLeftoverIsTriedOnce checks a directory that cannot be removed after its disk left. The removal must be tried only
-// once. The directory that remains must not count as a mount, and must not prevent a later mount of the disk there.
+// TestLeftoverIsTriedOnce checks a mount point that cannot be removed after its disk has left. The removal must be
+// tried only once. The status must not report the remaining mount point as a mount. The remaining mount point must not
+// prevent a later mount of the disk at the same path.
 func TestLeftoverIsTriedOnce(t *testing.T) {
 	where := "/mnt/disks/" + uuidA
 	m := newMachine(xfsDisk("vdb", 2, uuidA))

@@ -160,14 +160,14 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 	}
 }
 
-// outdated reports whether the decision is a mount, and another disk has left since the look began. The filesystem may
-// be a copy of the filesystem on that other disk. The facts of the look may contain neither the other disk nor the
-// record that it has left.
+// The method `outdated` reports whether the decision is a mount although another disk has left since the look began. The
+// filesystem may be a copy of the filesystem on that other disk. The facts of the look may contain neither the other
+// disk nor the record that it has left.
 func (a *Agent) outdated(st *state, d disk.Decision) bool {
 	return d.Action == disk.Mount && st.peers.since != a.leftCount
 }
 
-// rest handles a disk with which nothing is to be done.
+// The method `rest` makes a disk idle and forgets its failures, because nothing is to be done with the disk.
 func (a *Agent) rest(st *state) {
 	a.enter(st, idle)
 	st.tries.forget()
@@ -193,9 +193,9 @@ func (a *Agent) unkeepUnmounted(st *state) {
 }
 
 // tooEarlyToRefuse reports whether the refusal of a disk because of its UUID (ReasonTwin) must wait. The refusal waits
-// while the disk is in the slot of its last mount, and the agent has not seen all disks (allSeen). The disk that was
-// refused earlier may be a copy that appears later. If both disks have the same serial, only their slots distinguish
-// them. If tooEarlyToRefuse returns true, wantDue requests another look later.
+// while the disk is in the slot of its last mount, and the agent has not seen all disks (allSeen). The earlier refusal
+// may concern a copy that the agent has not seen yet. If the original and the copy have the same serial, only their
+// slots distinguish the two disks. If tooEarlyToRefuse returns true, wantDue requests another look later.
 func (a *Agent) tooEarlyToRefuse(f *disk.Facts, d disk.Decision) bool {
 	return refusedWithoutTwin(f, d) && !a.allSeen(time.Now())
 }
@@ -231,7 +231,7 @@ func (a *Agent) isUnselectedPartition(f *disk.Facts) bool {
 	return err == nil && seq == f.Seq
 }
 
-// path returns the disk's present or planned mount point, or the path of its link as a block volume. The method path
+// path returns the disk's present or planned mount point, or the path of its link as a block volume. The method `path`
 // returns "" if the disk is not to be mounted and has no link.
 func (a *Agent) path(st *state) string {
 	switch {
@@ -268,8 +268,8 @@ func (a *Agent) wakePeers(f *disk.Facts) {
 	}
 }
 
-// wakeAbove requests a look at each device that was built on the disk with that name. When a disk leaves, the devices
-// that are built on the disk have no event.
+// wakeAbove requests a look at each device that was built on the disk with that name. When a disk leaves, the kernel
+// sends no event for the devices that are built on the disk.
 func (a *Agent) wakeAbove(name string) {
 	for above, st := range a.disks {
 		if slices.ContainsFunc(st.facts.Below, func(u disk.Underlying) bool { return u.Name == name }) {

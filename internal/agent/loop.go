@@ -16,7 +16,7 @@ const checkPeriod = 10 * time.Minute
 // restAfter is how long the loop must be idle before it starts the first check.
 const restAfter = time.Minute
 
-// patience is how long Run waits for running work to end. The duration patience is so short that SIGTERM stops the
+// The constant `patience` is how long Run waits for running work to end. The duration is so short that SIGTERM stops the
 // daemon within a second.
 const patience = 500 * time.Millisecond
 
@@ -125,7 +125,7 @@ func (a *Agent) wantDue(now time.Time) {
 	}
 }
 
-// setTimer sets the timer to the next time at which the loop has work without an event.
+// setTimer sets the timer to the next time at which work becomes due without an event.
 func (a *Agent) setTimer(timer *time.Timer) {
 	var next time.Time
 	earlier := func(t time.Time) {

@@ -11,7 +11,8 @@ import (
 )
 
 // recordLeft records that the disk of a filesystem has left, even if the filesystem was no longer mounted when this
-// agent started. A disk that was attached before this departure may be a copy, but cannot be the disk that left.
+// agent started. A disk that was attached before the recorded disk left may be its copy, but cannot be the recorded
+// disk itself.
 func (a *Agent) recordLeft(st *state) {
 	s := st.record.sighting
 	if v := st.facts.Standing.Volume; s == nil && v != nil && !st.facts.Standing.WasMounted.IsZero() && v.Identity.Seq == st.facts.Seq {
@@ -34,7 +35,7 @@ func (a *Agent) expect(s disk.Sighting, name string) {
 	a.saves.due = true
 }
 
-// remember records on which disk a mounted filesystem lies. The function remember also records that a disk stays held
+// The method `remember` records which disk contains a mounted filesystem. The method also records that a disk stays held
 // or refused, even when the cause of the hold or refusal is gone.
 func (a *Agent) remember(st *state, changed bool) {
 	f, d := &st.facts, st.decision
@@ -79,15 +80,15 @@ func (a *Agent) delayRefusal(st *state) {
 	}
 }
 
-// waits reports whether the refusal of the disk must wait. The refusal waits if each disk that causes the refusal may
-// be the refused disk itself (disk.Peer.MayBe). If the disk that causes the refusal was found still attached
-// (peers.seenRival), waits returns false.
+// The method `waits` reports whether the refusal of the disk must wait. The refusal waits if each disk that causes the
+// refusal may be the refused disk itself (disk.Peer.MayBe). If the disk that causes the refusal was found still
+// attached (peers.seenRival), waits returns false.
 func (st *state) waits() bool {
 	samePeers := st.possiblySameDisks()
 	return len(samePeers) > 0 && !attached(samePeers, st.peers.seenRival)
 }
 
-// possiblySameDisks returns the disks that cause the refusal of st, if each of them may be the same disk as st.
+// possiblySameDisks returns the disks that cause the refusal of a disk, if each of them may be the refused disk itself.
 func (st *state) possiblySameDisks() []disk.Peer {
 	f := &st.facts
 	peers, _ := policy.Peers(f, st.decision.Reason)
@@ -122,9 +123,10 @@ func attached(peers []disk.Peer, seq uint64) bool {
 	return slices.ContainsFunc(peers, func(p disk.Peer) bool { return p.Seq == seq })
 }
 
-// note requests a record of the disk's content if hotmount does not mount the content. With the record, hotmount
-// notices at the next boot if the content is missing. Content that is about to be mounted or is being overwritten is
-// not recorded. Content of the system's disk is also not recorded, because without that disk the node does not boot.
+// The method `note` requests a record of the disk's content if hotmount does not mount the content. With the record,
+// hotmount notices at the next boot if the content is missing. Content that is about to be mounted or is being
+// overwritten is not recorded. Content of the system's disk is also not recorded, because without that disk the node
+// does not boot.
 func (a *Agent) note(st *state, c *disk.Content) {
 	f, d := &st.facts, st.decision
 	i := f.Standing.Intent

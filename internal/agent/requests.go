@@ -71,7 +71,7 @@ func (a *Agent) accept(name string, seq uint64, shown disk.Reason) (string, erro
 	return who + a.accepted(st, w), nil
 }
 
-// accepted returns the effect of the accept, as the end of a sentence about the disk.
+// The method `accepted` returns a text about the effect of an accept. The text is the end of a sentence about the disk.
 func (a *Agent) accepted(st *state, w disk.Word) string {
 	if w.Reason == "" {
 		f := st.facts

@@ -98,8 +98,8 @@ func TestANodesFaultIsTriedForEver(t *testing.T) {
 	}
 }
 
-// TestFailureIsOfNode checks which failures count as faults of the node. After a fault of the node, hotmount must not
-// offer a format token.
+// TestFailureIsOfNode checks which failures are reported as faults of the node. After a fault of the node, hotmount
+// must not offer a format token.
 func TestFailureIsOfNode(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err    error

@@ -8,7 +8,7 @@ import (
 )
 
 // saveAfter is how long the agent waits after its start before it first records sightings. The wait ends early if the
-// agent is ready. The agent records the sightings of this time together, because each write of the records rewrites and
+// agent is ready. The sightings of this wait are recorded together, because each write of the records rewrites and
 // syncs a file on the boot disk. If the daemon is killed before it has recorded the sightings, the next daemon finds
 // the same filesystems, except those whose disks have left.
 const saveAfter = time.Second

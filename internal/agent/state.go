@@ -38,8 +38,9 @@ type state struct {
 	phase phase
 	// again: the disk needs another look when the queued or running work ends.
 	again bool
-	// seen: the agent has made a decision from the facts of a look. Before the first look, facts and decision are zero.
-	// If the mount had ended before the first look, the decision is made later, when PID 1 has answered.
+	// seen: the agent has made a decision from the facts of a look. Before the first look, the fields `facts` and
+	// decision are zero. If the mount had ended before the first look, the decision is made later, when PID 1 has
+	// answered.
 	seen     bool
 	facts    disk.Facts
 	decision disk.Decision
@@ -47,8 +48,9 @@ type state struct {
 	looked time.Time
 	// initial is true if the disk was present at start and still delays READY.
 	initial bool
-	// remount reports that the disk is to be mounted again. The disk's mount ended without an unmount by hand, or the
-	// operator has accepted the disk.
+	// The field `remount` is true if the disk is to be mounted again. The loop sets remount if the disk's mount ended
+	// without an unmount by hand, or if an unmount by hand could not be recorded. The loop also sets remount when the
+	// operator accepts the disk.
 	remount bool
 	// decisionWithOpeners is a decision for which the agent has already asked who has the disk open. While the disk's
 	// decision stays the same, the agent does not ask again. The end of an action clears decisionWithOpeners.
@@ -71,36 +73,38 @@ type state struct {
 type unconfirmedAction struct {
 	// done is the action that was carried out since the last look, or empty if there was none.
 	done disk.Action
-	// mounting reports that a mount was attempted and is not reported yet. The mount may exist even if the agent did
-	// not see its job end.
+	// The field `mounting` is true if a mount was attempted and is not reported yet. The mount may exist even if the
+	// agent did not see its job end.
 	mounting bool
 }
 
 // peers is what the loop knows of a disk's relation to other disks.
 type peers struct {
-	// since is the value of Agent.leftCount when the last look at the disk began.
+	// The field `since` is the value of Agent.leftCount at the time when the last look at the disk began.
 	since uint64
 	// seenRival is the sequence number of a disk that caused the refusal of this disk and was then found attached, or
 	// 0.
 	seenRival uint64
-	// tooEarly reports that the disk is refused because of a disk that may still appear (Agent.tooEarlyToRefuse).
+	// The field tooEarly is true while the refusal of the disk must wait for disks that may still appear
+	// (Agent.tooEarlyToRefuse).
 	tooEarly bool
 	// reported: the sequence numbers of the disks that caused the decision when the agent last reported the decision.
 	reported []uint64
 }
 
-// records are what was recorded about a disk, or will be recorded.
+// The type `records` contains what was recorded about a disk, or will be recorded.
 type records struct {
-	// sighting is what was last passed to Host.Expect, or nil if nothing was passed.
+	// The field `sighting` is the sighting that was last passed to Host.Expect, or nil if none was passed.
 	sighting *disk.Sighting
-	// alive is the last time, by Agent.monotonic, that a look or a check found the disk mounted at its mount point.
+	// The field `alive` is the last time (Agent.monotonic) at which a look or a check found the disk mounted at its mount
+	// point.
 	alive time.Duration
 	// noted is the newest sighting for Host.Remember that is not on record yet, or nil.
 	noted *disk.Sighting
 }
 
 // lostMount reports whether the mount of the disk at its mount point has ended during this attachment, for an unknown
-// reason. The parameter f has the newest facts. lostMount ignores the mounts of the filesystem in pods.
+// reason. The parameter `f` has the newest facts. lostMount ignores the mounts of the filesystem in pods.
 func (st *state) lostMount(f *disk.Facts) bool {
 	if f.Standing.Unmounted != "" || f.Standing.Remount || st.remount {
 		return false
@@ -121,7 +125,7 @@ func (st *state) lostMount(f *disk.Facts) bool {
 type hints struct {
 	count int
 	last  time.Time
-	// due is when the next look is due, or zero if there was no event since the last look.
+	// The field `due` is the time at which the next look is due, or zero if there was no event since the last look.
 	due time.Time
 }
 

@@ -22,7 +22,7 @@ const (
 type status struct {
 	line string
 	at   time.Time
-	// due is when the next status line is due, or zero if no line is due.
+	// The field `due` is the time at which the next status line is due, or zero if no line is due.
 	due time.Time
 }
 

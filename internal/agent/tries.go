@@ -18,32 +18,34 @@ const (
 	// the wait is retryMost.
 	longest = 13
 	// No event shows that a fault of the node is resolved. No event shows that the last user has closed a filesystem
-	// that is still mounted elsewhere (disk.ErrHeld). The retries in these two cases may be frequent, because they read
-	// no disk. The wait is at most 128 seconds after a fault of the node, and at most 16 seconds after disk.ErrHeld.
+	// that is still mounted elsewhere (disk.ErrHeld). Retries after a fault of the node or after disk.ErrHeld may be
+	// frequent, because they read no disk. The wait is at most 128 seconds after a fault of the node, and at most 16
+	// seconds after disk.ErrHeld.
 	nodeLongest = 8
 	heldLongest = 5
 	// remindEvery is the time after which a failure that has not changed is logged again.
 	remindEvery = 24 * time.Hour
 )
 
-// backoff returns the wait before the next try. The parameter failures is the number of failures in a row.
+// backoff returns the wait before the next try. The parameter `failures` is the number of failures in a row.
 func backoff(failures int) time.Duration {
 	wait := min(retryFirst<<(failures-1), retryMost)
 	return wait - rand.N(wait/4)
 }
 
-// attempts counts the consecutive failures of one action.
+// The type `attempts` counts the consecutive failures of one action.
 type attempts struct {
-	// count is the number of failures in a row. The field step determines how long the agent waits, and stops growing
+	// count is the number of failures in a row. The field `step` determines how long the agent waits, and stops growing
 	// at a limit.
 	count, step int
-	// reported is the last failure that was reported. The field reported is empty if no failure was reported, or if the
-	// end of the failure was reported. reportedAt is the time of the newest log entry about the reported failure.
+	// The field `reported` is the last failure that was reported. The field is empty if no failure was reported, or if
+	// the end of the failure was reported. The field reportedAt is the time of the newest log entry about the reported
+	// failure.
 	reported   string
 	reportedAt time.Time
 }
 
-// again(err, now, most) counts one more failure. The parameter most is the number of failures after which the wait
+// again(err, now, most) counts one more failure. The parameter `most` is the number of failures after which the wait
 // stops growing.
 func (a *attempts) again(err error, now time.Time, most int) disk.Tries {
 	a.count, a.step = a.count+1, min(a.step+1, most)
@@ -55,24 +57,25 @@ func (a *attempts) again(err error, now time.Time, most int) disk.Tries {
 	return t
 }
 
-// tries are the failures on a disk, and the time of the next try.
+// The type `tries` contains the failures on a disk, and the time of the next try.
 type tries struct {
 	attempts
-	// unmountable reports that a mount of the disk failed.
+	// The field `unmountable` is true if a mount of the disk has failed.
 	unmountable bool
 	// failedFacts are the facts at the last failure, or nil if there was none. Before the time retryAfter, an action is
 	// tried again only after a change of the disk (tries.blocked).
 	failedFacts *disk.Facts
 	retryAfter  time.Time
-	// retry is when the disk is to be looked at again, or zero if no retry is due.
+	// The field `retry` is the time at which the disk is to be looked at again, or zero if no retry is due.
 	retry time.Time
-	// mayHaveWritten reports that the failed action may have written to the disk since the last look. The next look
-	// adds the writes of the failed action to failedFacts, because these writes do not count as a change of the disk.
+	// The field mayHaveWritten is true if the failed action may have written to the disk since the last look. The next
+	// look adds the writes of the failed action to failedFacts, because these writes do not count as a change of the
+	// disk.
 	mayHaveWritten bool
 }
 
-// blocked reports whether an action must not be retried yet. The action is blocked until retryAfter, unless the disk
-// has changed since the failure.
+// The method `blocked` reports whether an action must not be retried yet. The action is blocked until retryAfter, unless
+// the disk has changed since the failure.
 func (t *tries) blocked(f *disk.Facts, now time.Time) bool {
 	return t.failedFacts != nil && t.failedFacts.Writes == f.Writes && t.failedFacts.Size == f.Size && now.Before(t.retryAfter)
 }
@@ -88,7 +91,7 @@ func (a *Agent) backOff(name string, err error) {
 	a.failed(name, err)
 }
 
-// failed reports the failure of an action or a look, and sets the time of the next try.
+// The method `failed` reports the failure of an action or a look, and sets the time of the next try.
 func (a *Agent) failed(name string, err error) {
 	st := a.disks[name]
 	if !st.seen {

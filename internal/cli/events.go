@@ -21,8 +21,8 @@ import (
 )
 
 // EventMatches returns journalctl's arguments for hotmount's events. If the caller gives disks, UUIDs, classes or
-// reasons, only events about the given subjects match. The parameter classes has the names of all classes. Only events
-// that root wrote match, because any user may write to the journal.
+// reasons, only events about the given subjects match. The parameter `classes` contains the names of all classes. Only
+// events that root wrote match, because any user may write to the journal.
 func EventMatches(which, classes []string) []string {
 	matches := []string{"_UID=0"}
 	for _, kind := range slices.Sorted(maps.Keys(report.Kinds())) {
@@ -60,7 +60,7 @@ type Event struct {
 	Message  string `json:"message"`
 }
 
-// FollowEvents reads the journal through journalctl(1), because journalctl handles the files of the journal, their
+// FollowEvents reads the journal through journalctl(1), so that hotmount needs no code for the journal's files, their
 // rotation and their permissions.
 func FollowEvents(ctx context.Context, matches []string, lines int, follow bool, show func(Event) error) error {
 	ctx, cancel := context.WithCancel(ctx)

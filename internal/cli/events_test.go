@@ -13,7 +13,8 @@ import (
 func TestEventMatches(t *testing.T) {
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	all := EventMatches(nil, nil)
-	// Any user may write entries with hotmount's identifiers, so only root's entries count.
+	// Any user may write journal entries with hotmount's identifiers, so `hotmount events` must show only root's
+	// entries.
 	if all[0] != "_UID=0" || len(all) != 1+len(report.Kinds()) || !slices.Contains(all, "MESSAGE_ID="+string(report.KindGone)) {
 		t.Errorf("got %q", all)
 	}
@@ -26,7 +27,7 @@ func TestEventMatches(t *testing.T) {
 	}
 }
 
-// TestEventOf checks entries as journalctl prints them, including an entry with hostile bytes.
+// TestEventOf checks entries as journalctl prints them, including an entry with control characters.
 func TestEventOf(t *testing.T) {
 	const line = `{"__REALTIME_TIMESTAMP":"1700000000000001","MESSAGE_ID":"` + string(report.KindRefused) + `","PRIORITY":"4","HOTMOUNT_DEVICE":"/dev/vdb",` +
 		`"HOTMOUNT_DISKSEQ":"12","HOTMOUNT_SERIAL":"S","HOTMOUNT_REASON":"partitions","MESSAGE":[97,27,91,50,74,10,32,32,98],"_PID":7,"HOTMOUNT_UUID":null}`

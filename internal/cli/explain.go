@@ -37,8 +37,8 @@ const (
 	maxDump     = 4 << 20
 )
 
-// DumpOf returns the dump of the disk with the given name. As root, DumpOf also reads the disk, if the daemon would
-// read the disk. The parameter version is the version of hotmount.
+// DumpOf returns the dump of the disk with the given name. If the caller is root and the daemon would read the disk,
+// DumpOf also reads the disk. The parameter `version` is the version of hotmount.
 func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings, prove Prover, version string) (*Dump, error) {
 	f, err := h.For(s).ByName(name)
 	if err != nil {
@@ -139,7 +139,7 @@ func Explain(w io.Writer, from *Dump) error {
 	return err
 }
 
-// signs has the words that show whether a disk matches a selector or meets a condition.
+// signs contains the words that show whether a disk matches a selector or meets a condition.
 var signs = map[bool]string{true: "yes", false: "NO "}
 
 // matchLines returns a line for each selector, with what the selector expects and what was found on the disk.

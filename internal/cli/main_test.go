@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestMain lets the tests run this program again as the child process that asks filesystems how full they are.
+// TestMain ends this program at once if a test started the program as the child process that measures how full
+// filesystems are.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "usage" {
 		os.Exit(0)

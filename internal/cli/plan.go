@@ -25,8 +25,8 @@ import (
 // Prover is a function that reads a disk and returns its content.
 type Prover func(ctx context.Context, f *disk.Facts, s *disk.Settings) (disk.Content, error)
 
-// Plan prints for every disk what the daemon would do with the disk, and why. Plan returns the disks. With verbose,
-// Plan prints the evidence for each disk below the table. If the caller is root, Plan also reads the disks with
+// Plan prints for every disk what the daemon would do with the disk, and why. Plan returns the disks. If verbose is
+// true, Plan prints the evidence for each disk below the table. If the caller is root, Plan also reads the disks with
 // unknown content.
 func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, prove Prover, verbose bool) ([]disk.Facts, error) {
 	disks, _, err := usage.Scan(ctx, h.For(s), map[string]int{})
@@ -49,7 +49,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	for i := range disks {
 		f := &disks[i]
 		if !installed {
-			// The installation would record the attached disks, so Plan treats each attached disk as recorded.
+			// The installation of hotmount would record the attached disks, so Plan treats each disk as recorded.
 			id := f.Identity(boot)
 			f.Standing.Present, f.Standing.Formatting = &id, ""
 		}
@@ -109,8 +109,8 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	return disks, err
 }
 
-// daemonReads reports whether the daemon is reading or formatting the disk of the given line. Plan must not read such a
-// disk, because mkfs cannot open a disk that another process reads.
+// daemonReads reports whether the daemon is reading or formatting the disk of the published line l. Plan must not read
+// such a disk, because mkfs cannot open a disk that another process reads.
 func daemonReads(l *disk.Line, daemon string) bool {
 	return daemon == "running" && l != nil && (l.Decision.Action == disk.Prove || l.Decision.Action == disk.Format)
 }
@@ -155,8 +155,8 @@ func WarnHeld(w io.Writer, h inventory.Host, s *disk.Settings) error {
 }
 
 // OtherSettings prints a note if the settings differ from the running daemon's settings. The daemon's unit may have
-// another environment or other flags than this command. It is also possible that the configuration has changed since
-// the daemon loaded it.
+// another environment or other flags than this command. The configuration may also have changed since the daemon loaded
+// it.
 func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 	theirs, err := st.Settings()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {

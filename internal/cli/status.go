@@ -84,7 +84,7 @@ type DiskStatus struct {
 	Evidence []string `json:"evidence,omitempty"`
 }
 
-// Bad returns the number of disks that are refused, that have failed or that could not grow.
+// Bad returns the number of disks that are refused, that failed, or whose filesystem could not be grown.
 func (s *Status) Bad() int {
 	bad := 0
 	for _, d := range s.Disks {
@@ -96,7 +96,7 @@ func (s *Status) Bad() int {
 }
 
 // GetStatus returns the status of the disks. GetStatus makes the same decisions as the daemon, from the same facts. The
-// last parameter maps the path of each dead filesystem to the PID of the process that hangs there (usage.Of).
+// parameter hung maps the path of each dead filesystem to the PID of the process that hangs there (usage.Of).
 func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map[string]int) (*Status, error) {
 	disks, sizes, err := usage.Scan(ctx, h.For(s), hung)
 	if err != nil {
@@ -173,7 +173,7 @@ func daemonState() string {
 	return "down"
 }
 
-// DaemonRuns reports whether the main process of the daemon exists. The parameter root is the directory that contains
+// DaemonRuns reports whether the main process of the daemon exists. The parameter `root` is the directory that contains
 // proc and sys. Every user can see the daemon's process (cgroups(7)), but only root can use the control socket. A child
 // that hangs on a dead filesystem outlives the daemon and does not count as the daemon.
 func DaemonRuns(root string) bool {
@@ -184,8 +184,8 @@ func DaemonRuns(root string) bool {
 		}
 		for _, pid := range strings.Fields(string(b)) {
 			line, err := os.ReadFile(filepath.Join(root, "proc", pid, "cmdline"))
-			// With hidepid= (proc(5)), users other than root cannot read the command line. A process with an unreadable
-			// command line counts as the daemon.
+			// If /proc is mounted with hidepid= (proc(5)), users other than root cannot read the daemon's command line.
+			// DaemonRuns treats a process with an unreadable command line as the daemon.
 			if args := strings.Split(string(line), "\x00"); err != nil || len(args) > 1 && args[1] == "run" {
 				return true
 			}
@@ -198,7 +198,7 @@ func DaemonRuns(root string) bool {
 // also adds the daemon's decision and what the daemon has read from the disk.
 func (d *DiskStatus) addPublished(l *disk.Line, daemon string) {
 	// Users other than root can see whether a disk is mounted, but not the size and the identity of the filesystem. For
-	// these users, the daemon's decision counts if both decisions agree about the mount.
+	// these users, hotmount status shows the daemon's decision if both decisions agree about the mount.
 	agrees := d.Decision.Mounted() == l.Decision.Mounted() || d.Decision.Mounted() && l.Decision.Reason == disk.ReasonMisplaced
 	if os.Geteuid() != 0 && agrees {
 		d.Content, d.Type, d.UUID, d.Class, d.State, d.Decision, d.Why, d.Next = l.Kind, l.Type, l.UUID, l.Decision.Class, l.Decision.State(), l.Decision, l.Why, l.Next

@@ -37,8 +37,9 @@ func (s *Status) Print(w io.Writer, output string, colour bool) error {
 	return printStatus(w, s, colour, output == "wide", time.Now())
 }
 
-// ShowStatus prints the status and returns it. With watch, ShowStatus prints each change of the status until ctx
-// ends, and returns the last status.
+// ShowStatus prints the status and returns it. If watch is true, ShowStatus reads the status again and again until ctx
+// ends, and returns the last status. On a terminal, ShowStatus prints each status. Otherwise, ShowStatus prints only a
+// status that has changed.
 func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, output string, watch bool) (*Status, error) {
 	terminal, colour, hung := Terminal(w), Colour(w), map[string]int{}
 	for before := []byte(nil); ; {
@@ -47,7 +48,7 @@ func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Sett
 		if err == nil {
 			err = st.Print(&b, output, colour)
 		} else if watch {
-			// A read of the status can fail while disks come and go. The next read may succeed.
+			// A read of the status can fail while disks are attached and detached. The next read may succeed.
 			st = &Status{}
 			_, err = fmt.Fprintln(&b, err)
 		}

@@ -28,8 +28,8 @@ func check(s *disk.Settings, from origins, faults *faults) {
 	}
 }
 
-// entryPlaces returns the places of the keys in one entry of a list. In the result, the key "" has the place of the
-// whole entry.
+// entryPlaces returns the places of the keys in one entry of a list. In the returned map, the value of the key "" is
+// the place of the whole entry.
 func (o origins) entryPlaces(list string, i int) origins {
 	of, entry := origins{}, fmt.Sprintf("%s[%d]", list, i)
 	for key, at := range o {
@@ -61,7 +61,7 @@ func (c class) selectors() {
 		c.add(c.places["partitions"], "found no selector except partitions, expected another selector, such as names: [vd[b-z][1-9]]")
 	}
 	// Many programs other than hotmount use loop devices. policy.Select selects a loop device only by a pattern whose
-	// first letters are literally "lo". This function compares the first letters of a pattern in the same way as
+	// first letters are literally "lo". The method `selectors` compares the first letters of a pattern in the same way as
 	// policy.Select.
 	loop := slices.IndexFunc(c.Names, func(name string) bool {
 		return strings.HasPrefix(strings.TrimPrefix(name, regexpPrefix), "lo")

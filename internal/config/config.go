@@ -1,4 +1,4 @@
-// Package config makes the checked settings from four sources: the built-in defaults, the configuration files, the
+// Package config builds the checked settings from four sources: the built-in defaults, the configuration files, the
 // environment and the command line. A later source overrides an earlier one. Anything that config does not understand
 // is an error.
 package config
@@ -54,7 +54,7 @@ func Default() disk.Settings {
 }
 
 // classDefaults returns the defaults of the keys that a class may omit: all but name and directory. The default
-// selectors match virtio-blk disks, whose vendors all begin with 0x (vendor_show in drivers/virtio/virtio.c). The
+// selectors match virtio-blk disks, whose vendor values all begin with 0x (vendor_show in drivers/virtio/virtio.c). The
 // default selectors also match QEMU's own disks on virtio-scsi. The default selectors do not match cloud volumes on
 // virtio-scsi, whose vendor names differ from QEMU's.
 func classDefaults() disk.Class {
@@ -80,7 +80,7 @@ func classDefaults() disk.Class {
 	}
 }
 
-// layer has the checked values of one source by key, in the types of disk.Settings.
+// A layer maps the keys of one source to the checked values, in the types of disk.Settings.
 type layer map[string]any
 
 // Load returns the settings, or an error with every fault of every source. Each fault is a line of the error, with the

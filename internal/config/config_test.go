@@ -23,7 +23,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// anyone trusts every file, so that the tests run without root.
+// The function `anyone` trusts every file, so that the tests can run without root privileges.
 func anyone(fs.FileInfo) error { return nil }
 
 // source returns a Source whose flag --config names a file with the given content. The Source also has the given
@@ -155,7 +155,7 @@ classes:
 	}
 }
 
-// TestSources checks that each source knows each scalar key, and overrides the source before it.
+// TestSources checks that each source can set each scalar key, and overrides the sources before it.
 func TestSources(t *testing.T) {
 	three := map[string][3]string{
 		"format":         {"false", "true", "false"},
@@ -698,8 +698,8 @@ func TestDefaultIsFresh(t *testing.T) {
 	}
 }
 
-// commented matches a commented-out line of the shipped file: a key, or a comment within the list of classes. The
-// expression does not match explanations, which have a space and a capital letter after the "#".
+// The expression commented matches a commented-out line of the shipped file: a key, or a comment within the list of
+// classes. The expression does not match an explanation, in which a space and a capital letter follow the "#".
 var commented = regexp.MustCompile(`(?m)^#((?:  +(?:# .*|(?:- )?[a-z_]+:.*))|[a-z_]+:.*)$`)
 
 // TestManualPage checks that hotmount.yaml(5) gives the default of each key, in the form "key: value".
@@ -831,8 +831,8 @@ var (
 	systemPath  = regexp.MustCompile(`^/(proc|sys|dev|run|etc|usr|boot)(/|$)`)
 )
 
-// valid returns an error that names the broken rule, if the settings break a rule. The function does not call the code
-// that FuzzLoad checks.
+// valid returns an error that names the broken rule, if the settings break a rule. The function `valid` does not call the
+// code that FuzzLoad checks.
 func valid(s disk.Settings) error {
 	switch {
 	case s.FormatLimit < 1 || s.FormatLimit > 256:

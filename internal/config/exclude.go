@@ -26,7 +26,8 @@ var prefixes = map[string]string{"vd": "virtio", "sd": "scsi", "nvme": "nvme", "
 type limit struct {
 	// maxLength is the highest number of characters. A maxLength of 0 means that the length has no limit.
 	maxLength int
-	// begins are the possible beginnings of a value. A nil list means that a value may have any beginning.
+	// The field `begins` contains the possible beginnings of a value. A nil list means that a value may have any
+	// beginning.
 	begins []string
 }
 
@@ -65,7 +66,7 @@ func (e exclusion) check() {
 	}
 }
 
-// patterns adds a fault for each wrong pattern. The callback returns "" for a correct pattern, and describes the
+// patterns adds a fault for each wrong pattern. The function `wrong` returns "" for a correct pattern, and describes the
 // expected pattern in all other cases.
 func (e exclusion) patterns(key string, patterns []string, wrong func(string) string) {
 	for i, pattern := range patterns {
@@ -179,8 +180,8 @@ func (l limit) wrong(transport, key, pattern string) string {
 	return ""
 }
 
-// literal returns the common beginning of all texts that match the pattern. The second result reports whether the
-// common beginning is the only text that matches the pattern.
+// The function `literal` returns the common beginning of all texts that match the pattern. The second result reports
+// whether the common beginning is the only text that matches the pattern.
 func literal(pattern string) (start string, complete bool) {
 	if expression, ok := strings.CutPrefix(pattern, regexpPrefix); ok {
 		re, err := regexp.Compile(expression)

@@ -21,7 +21,7 @@ func (o origins) placeOf(key string) place {
 	return place{name: "default"}
 }
 
-// String returns the file with the line, or the environment variable, or the flag.
+// String returns the name of the file with the line number, or the name of the environment variable or flag.
 func (p place) String() string {
 	if p.line > 0 {
 		return fmt.Sprintf("%s:%d", p.name, p.line)
@@ -29,13 +29,13 @@ func (p place) String() string {
 	return p.name
 }
 
-// place is the place of a fault or a value.
+// A place shows where a fault or a value is: in a file, an environment variable or a flag.
 type place struct {
 	// name is the name of a file, an environment variable or a flag, in a form that is safe to print.
 	name string
 	// line is the line in the file, counted from 1, or 0 for the whole file.
 	line int
-	// key is the full path of the key, such as "classes[1].name". The field key is safe to print.
+	// key is the full path of the key, such as "classes[1].name". The field `key` is safe to print.
 	key string
 }
 

@@ -92,8 +92,8 @@ func readDropIns(dir string, trust func(fs.FileInfo) error) ([]document, error) 
 	return documents, nil
 }
 
-// missing reports whether the path does not exist. The result is false for a path with a dangling symlink, because the
-// symlink was meant to lead to a file.
+// missing(name) reports whether the path does not exist. The result is false for a path with a dangling symlink,
+// because the symlink was meant to lead to a file.
 func missing(name string) bool {
 	for path := filepath.Clean(name); ; path = filepath.Dir(path) {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
@@ -141,8 +141,8 @@ func withoutPath(err error) error {
 }
 
 // rootAlone returns an error if a user other than root owns the file or may write to it. If the file has an access
-// control list, the group bits of the mode are the mask of the list (acl(5)). The check of the group bits therefore
-// covers the list too.
+// control list, the group bits of the mode are the mask of the list (acl(5)). The check of the group bits is therefore
+// also a check of the access control list.
 func rootAlone(info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	mode := "0644"

@@ -22,8 +22,8 @@ type kind struct {
 	// kind.expected describes the texts that parse accepts.
 	expected string
 	parse    func(string) (any, bool)
-	// If parse refuses a text, this function describes what parse accepts instead. The description is more precise than
-	// kind.expected. The function may be nil.
+	// If parse refuses a text, the function `wrong` describes what parse accepts instead. The description is more precise
+	// than kind.expected. The field `wrong` may be nil.
 	wrong func(string) string
 }
 
@@ -34,9 +34,9 @@ func (k *kind) expects(s string) string {
 	return k.expected
 }
 
-// matching returns a kind for texts that match a regular expression as a whole. The second parameter is the maximum
-// length of a text in bytes. The functions at the end of the parameter list check each text that matches the regular
-// expression. Each function describes the expected text, or returns "" if the given text is good.
+// matching returns a kind for texts that match a regular expression as a whole. The parameter `most` is the maximum
+// length of a text in bytes. The functions in the parameter `wrong` check each text that matches the regular expression.
+// Each of these functions describes the expected text, or returns "" if the given text is correct.
 func matching(expression string, most int, expected string, wrong ...func(s, expected string) string) kind {
 	// The regular expression is compiled at its first use, because most hotmount processes read no configuration.
 	form := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:` + expression + `)$`) })
@@ -66,7 +66,7 @@ var boolean = kind{
 	parse: func(s string) (any, bool) { return s == "true", s == "true" || s == "false" },
 }
 
-// duration returns a kind for durations between the parameters least and most. If most is 0, the durations have no
+// duration returns a kind for durations between the parameters `least` and most. If most is 0, the durations have no
 // upper bound.
 func duration(least, most time.Duration) kind {
 	limits := "of at least " + short(least)
@@ -119,8 +119,8 @@ var rate = kind{
 	},
 }
 
-// maxSize is the largest size of a disk in bytes. maxSize is the limit of the kernel, which counts bytes in a loff_t
-// (include/linux/types.h).
+// maxSize is the largest size of a disk in bytes. maxSize is the kernel's limit, because the kernel stores a number of
+// bytes in a loff_t (include/linux/types.h).
 const maxSize = 1<<63 - 1
 
 var units = map[string]uint64{

@@ -18,22 +18,22 @@ import (
 // maxList is the maximum length of a list, so that a comparison of all pairs of entries stays cheap.
 const maxList = 64
 
-// document is the content of a file.
+// A document is the content of one configuration file.
 type document struct {
 	path string
 	data []byte
 }
 
-// parser reads one file after the other. parser does not accept anchors, tags or merge keys. Without anchors and merge
-// keys, each value stands at the place in the file where the value applies. Without anchors, a short text cannot expand
-// to a large value.
+// A parser reads the configuration files one after another. A parser does not accept anchors, tags or merge keys.
+// Without anchors and merge keys, each value stands at the place in the file where the value applies. Without anchors,
+// a short text cannot expand to a large value.
 type parser struct {
 	// name is the name of the file that is being read, in a form that is safe to print.
 	name string
-	// layers has one layer for each file, and one layer for the merged classes and exclusions of all files.
+	// layers contains one layer for each file, and one layer for the merged classes and exclusions of all files.
 	layers  []layer
 	origins origins
-	// classes has the classes of all files, merged by name. exclude has the exclusions of all files.
+	// classes contains the classes of all files, merged by name. exclude contains the exclusions of all files.
 	classes, exclude []section
 	faults
 }
@@ -42,7 +42,7 @@ type parser struct {
 type section struct {
 	at     place
 	values layer
-	// This map has the place of each key, such as "names", and of each entry of a list, such as "names[0]".
+	// The map from contains the place of each key, such as "names", and of each entry of a list, such as "names[0]".
 	from origins
 }
 
@@ -271,7 +271,7 @@ func (p *parser) mapping(n *yaml.Node, key string, known []string) map[string]*y
 	return values
 }
 
-// items returns the entries of a list. A list with fewer entries than the parameter least, or with more than maxList,
+// items returns the entries of a list. A list with fewer entries than the parameter `least`, or with more than maxList,
 // is a fault.
 func (p *parser) items(n *yaml.Node, key, expected string, least int) []*yaml.Node {
 	switch {

@@ -25,12 +25,12 @@ func Show(src Source) (string, error) {
 // File returns a configuration file that has the same effect as the settings.
 func File(s *disk.Settings) string { return file(s, nil) }
 
-// file returns the settings as a configuration file. If the parameter named from is not nil, each value has its origin
-// in a comment.
+// file returns the settings as a configuration file. If the parameter named from is not nil, a comment after each value
+// names the origin of the value.
 func file(s *disk.Settings, from origins) string {
 	var b strings.Builder
 	known := from != nil
-	// section writes the keys of a struct. The third parameter is the text before the first line. The fourth parameter
+	// section writes the keys of a struct. The parameter `first` is the text before the first line. The parameter `others`
 	// is the text before each later line.
 	section := func(of any, keys []key, first, others string, from origins) {
 		values := fields(of)

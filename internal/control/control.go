@@ -30,7 +30,7 @@ type Request struct {
 	// disk whose disk sequence number is Seq.
 	Do string `json:"do"`
 	// Disk is the kernel name of the disk. Seq is the disk sequence number of the attachment, or 0 for any disk with
-	// the name in Disk.
+	// the name in the field Disk.
 	Disk string `json:"disk"`
 	Seq  uint64 `json:"seq,omitempty"`
 	// Reason is the reason of the hold that an accept may lift. If Reason is empty, an accept may lift a hold with any
@@ -38,14 +38,14 @@ type Request struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Response is the daemon's answer. Response has either a text for the operator or an error.
+// Response is the daemon's answer. Response contains either a text for the operator or an error.
 type Response struct {
 	Text  string `json:"text,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// maxRequest bounds the size of a request in bytes. patience is the time limit for the daemon to handle a request.
-// delivery is the time limit for the daemon to send the answer.
+// maxRequest bounds the size of a request in bytes. The constant `patience` is the time limit for the daemon to handle a
+// request. The constant `delivery` is the time limit for the daemon to send the answer.
 const (
 	maxRequest = 4096
 	patience   = 30 * time.Second

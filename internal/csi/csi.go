@@ -1,6 +1,6 @@
 // Package csi finds the CSI drivers on the node by the names of files. Package csi does not communicate with drivers.
-// A driver that does not run counts too, because at boot a driver's files exist before the driver runs. A driver that
-// ends normally removes its files.
+// Package csi also finds a driver that is not running, because at boot a driver's files exist before the driver starts.
+// A driver that ends normally removes its files.
 package csi
 
 import (
@@ -34,11 +34,11 @@ var Roots = []string{
 	"/var/snap/microk8s/common/var/lib/kubelet",
 }
 
-// Drivers returns the node's storage drivers that attach or take disks, sorted by name. The parameter root is the
+// Drivers returns the node's storage drivers that attach or take disks, sorted by name. The parameter `root` is the
 // node's root directory, or "" for the live system. If the directory of a plugin is unreadable, Drivers assumes a
-// driver with the directory's name. If any other directory is unreadable, Drivers assumes an unknown driver. For a
-// caller other than root, a directory without read permission counts as empty. The other parameters are names of
-// drivers that the node has even if no file shows them.
+// driver with the directory's name. If any other directory is unreadable, Drivers assumes an unknown driver. If the
+// caller is not root, Drivers treats a directory without read permission as empty. The parameter `seen` contains the
+// names of further drivers that Drivers treats as found, even if no file shows them.
 func Drivers(root string, seen ...string) []disk.Driver {
 	names := finder{root: root, found: map[string]bool{}}
 	for _, kubelet := range Roots {
@@ -79,8 +79,8 @@ func (n *finder) kubelet(dir string) {
 				continue
 			}
 			sockets := n.entries(path.Join(dir, plugins, e.Name()), e.Name())
-			// A driver that ends normally removes its socket, but its directory survives a reboot. The directory alone
-			// therefore counts for a known driver of disks that look local (disk.Local).
+			// A driver that ends normally removes its socket, but its directory survives a reboot. For a known driver
+			// of disks that look local (disk.Local), the directory alone is therefore sufficient.
 			switch {
 			case slices.ContainsFunc(sockets, ofCSI), known[e.Name()]&disk.Local != 0:
 				n.found[e.Name()] = true
@@ -136,7 +136,7 @@ const rookDirectory = "/var/lib/rook"
 // pkg/operator/ceph/cluster/osd).
 var osd = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f-]{36}_[0-9a-f-]{36}$`) })
 
-// addRook adds Rook if Rook uses a disk of this node for an OSD. Rook's CSI drivers take no disks.
+// addRook adds Rook if Rook uses a disk of this node for an OSD. Rook's CSI drivers do not take disks of the node.
 func (n *finder) addRook() {
 	for _, namespace := range n.entries(rookDirectory, "") {
 		if namespace.IsDir() && slices.ContainsFunc(n.entries(path.Join(rookDirectory, namespace.Name()), ""), ofOSD) {
@@ -147,13 +147,14 @@ func (n *finder) addRook() {
 
 func ofOSD(e fs.DirEntry) bool { return osd().MatchString(e.Name()) }
 
-// maxEntries is the maximum number of entries of a directory that package csi reads. A directory with more than
-// maxEntries entries counts as unreadable.
+// maxEntries is the maximum number of entries of a directory that package csi reads. Package csi treats a directory
+// with more entries as unreadable.
 const maxEntries = 1024
 
-// entries returns the entries of a directory, or none if the directory does not exist. If the directory cannot be read,
-// entries assumes that the node has the driver with the given name. If the parameter driver is empty, entries assumes a
-// driver with an unknown name. For a caller other than root, a directory without read permission counts as empty.
+// The method `entries` returns the entries of a directory, or none if the directory does not exist. If the directory
+// cannot be read, the method assumes that the node has the driver with the given name. If the parameter `driver` is
+// empty, the method assumes a driver with an unknown name. For a caller other than root, the method treats a directory
+// without read permission as empty.
 func (n *finder) entries(dir, driver string) []fs.DirEntry {
 	all, err := read(filepath.Join("/", n.root, dir))
 	switch {

@@ -12,7 +12,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// node makes sockets without listeners. A name with a slash at the end becomes a directory.
+// The function `node` returns a new root directory with a socket for each name. No process listens on the sockets. A name
+// with a slash at the end becomes a directory.
 func node(t *testing.T, names ...string) (root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -90,8 +91,8 @@ func TestDrivers(t *testing.T) {
 	}
 }
 
-// TestDriversSeenEarlier checks that a driver that hotmount has seen earlier still counts after the driver's files are
-// gone. The driver's reach comes from the table of drivers.
+// TestDriversSeenEarlier checks that Drivers returns a driver that hotmount has seen earlier, even after the driver's
+// files are gone. The driver's reach comes from the table of drivers.
 func TestDriversSeenEarlier(t *testing.T) {
 	root := node(t, "var/lib/kubelet/plugins/csi.example.com/", "var/lib/kubelet/plugins_registry/b.example.com-reg.sock")
 	want := []disk.Driver{{Name: "b.example.com", Reach: disk.Anything}, {Name: "csi.example.com", Reach: disk.Anything}, {Name: "csi.hetzner.cloud", Reach: disk.Local}}
@@ -100,8 +101,8 @@ func TestDriversSeenEarlier(t *testing.T) {
 	}
 }
 
-// TestDriversOfAnUnreadableDirectory checks that an unreadable directory counts as an unknown driver that may attach or
-// take any kind of disk.
+// TestDriversOfAnUnreadableDirectory checks that Drivers returns an unknown driver if a directory is unreadable. The
+// unknown driver may attach or take any kind of disk.
 func TestDriversOfAnUnreadableDirectory(t *testing.T) {
 	root := node(t, "var/lib/kubelet/plugins_registry") // a socket, not a directory
 	want := disk.Driver{Name: "unknown, because /var/lib/kubelet/plugins_registry cannot be read", Reach: disk.Anything}
@@ -119,8 +120,8 @@ func TestDriversOfAnUnreadableDirectory(t *testing.T) {
 	}
 }
 
-// TestDriversOfAnUnreadablePlugin checks that an unreadable plugin directory counts as the driver with the directory's
-// name.
+// TestDriversOfAnUnreadablePlugin checks that, if a plugin directory is unreadable, Drivers returns a driver with the
+// directory's name.
 func TestDriversOfAnUnreadablePlugin(t *testing.T) {
 	root := node(t, "var/lib/kubelet/plugins/csi.example.com/", "var/lib/kubelet/plugins/csi.tigera.io/")
 	for _, name := range []string{"csi.example.com", "csi.tigera.io"} {

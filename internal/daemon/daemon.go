@@ -51,7 +51,8 @@ type parts struct {
 	mounting *arrivals
 	events   *uevent.Listener
 	nodes    *uevent.Nodes // nil if /dev is not watched
-	// partitions is true if the settings ask for partitions. loops is true if a class selects loop devices.
+	// The field `partitions` is true if a class selects partitions. The field `loops` is true if a class selects loop
+	// devices.
 	partitions, loops atomic.Bool
 }
 
@@ -96,7 +97,7 @@ func (d Daemon) Run(ctx context.Context) error {
 	return nil
 }
 
-// connect makes the parts of the daemon. The method connect begins to listen to udev's events, so that no event is lost
+// connect makes the parts of the daemon. The method `connect` begins to listen to udev's events, so that no event is lost
 // while the agent first looks at all disks.
 func (d Daemon) connect() (*parts, error) {
 	watchdog, err := daemon.SdWatchdogEnabled(false)
@@ -123,7 +124,7 @@ func (d Daemon) connect() (*parts, error) {
 	return p, p.node.saveSettings(d.Settings)
 }
 
-// watchEvents makes the agent look at the disks that udev's events name.
+// watchEvents makes the agent look at each disk about which udev sends an event.
 func (p *parts) watchEvents(ctx context.Context) error {
 	return p.events.Run(ctx, func(h uevent.Hint) {
 		wanted := !h.Partition || p.partitions.Load()
@@ -147,7 +148,7 @@ func (p *parts) watchNodes(ctx context.Context) error {
 const loadEvery = 10 * time.Second
 
 // reload replaces all settings on SIGHUP, or keeps all settings if the new configuration is faulty. If the
-// configuration was faulty at start, the function reload also replaces the settings once the configuration is correct.
+// configuration was faulty at start, the function `reload` also replaces the settings once the configuration is correct.
 func (p *parts) reload(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)
@@ -190,7 +191,7 @@ type commanded interface {
 	LookAt(ctx context.Context, seq uint64) error
 }
 
-// answer passes a request of the command line to the agent and returns the agent's answer.
+// The function `answer` passes a request of the command line to the agent and returns the agent's answer.
 func answer(ctx context.Context, a commanded, r control.Request) (string, error) {
 	switch r.Do {
 	case "accept":

@@ -20,8 +20,8 @@ import (
 
 // attempt is what the journal contains about one attempt to mount.
 type attempt struct {
-	// mount contains the messages of mount(8), and the message of PID 1 if PID 1 ended mount(8) after the timeout. The
-	// field kernel contains the kernel's messages. Both fields are in the order of the journal.
+	// The field `mount` contains the messages of mount(8), and the message of PID 1 if PID 1 ended mount(8) after the
+	// timeout. The field `kernel` contains the kernel's messages. Both fields are in the order of the journal.
 	mount, kernel []string
 	// result is the result of the mount unit's job (JOB_RESULT in systemd.journal-fields(7)), empty if unknown.
 	result string
@@ -36,12 +36,12 @@ const (
 	mostEntries = "500"
 )
 
-// readAttempt reads the journal about one attempt to mount. The parameter since is the time at which the attempt began,
+// readAttempt reads the journal about one attempt to mount. The parameter `since` is the time at which the attempt began,
 // by CLOCK_MONOTONIC.
 func readAttempt(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Facts, class *disk.Class, mountUnit string, since time.Duration) (a attempt) {
-	// On a busy node, journald may not have written the latest entries yet. Without journalctl --sync, the cause would
-	// be missing at first, and appear later as a new failure. If journalctl --sync fails, the entries that journald has
-	// already written are still read.
+	// On a busy node, journald may not have written the latest entries yet. Without journalctl --sync, the message
+	// would lack the cause of the failure at first. The cause would appear later, and the agent would report a new
+	// failure. If journalctl --sync fails, the entries that journald has already written are still read.
 	_, _ = r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{"--sync"}})
 	res, err := r.Run(ctx, run.Command{Path: "/usr/bin/journalctl", Timeout: 10 * time.Second, Args: []string{
 		// The option --since is not used. With --since, the option -n of Debian 12's journalctl selects the first
@@ -176,8 +176,8 @@ func (a *attempt) mountError(f *disk.Facts, class *disk.Class, fstype string) er
 	return err
 }
 
-// failure explains a failed mount. The parameter holders names the processes that used the filesystem when its disk was
-// last detached.
+// The method `failure` returns an error that explains a failed mount. The parameter `holders` names the processes that used
+// the filesystem when its disk was last detached.
 func (a *attempt) failure(f *disk.Facts, class *disk.Class, fstype, mountUnit, holders string) error {
 	// The kernel writes "Filesystem has duplicate UUID %pU - can't mount" (xfs_uuid_mount in fs/xfs/xfs_mount.c). A
 	// duplicate UUID is not a sign of a fault of the disk.

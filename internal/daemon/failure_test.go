@@ -108,8 +108,8 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestHeard checks which journal lines explain a failed mount. Lines about another disk, or from before the mount
-// request, must not count.
+// TestHeard checks which journal lines explain a failed mount. Lines about another disk, and lines from before the
+// mount request, must be ignored.
 func TestHeard(t *testing.T) {
 	const asked = 100 * time.Second
 	kernel := func(at time.Duration, message string) string {

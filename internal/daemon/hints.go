@@ -11,7 +11,7 @@ import (
 )
 
 // mayBeDisk reports whether a kernel name can belong to a disk that a class selects, or to a partition of such a disk.
-// The parameter loops is true if a class selects loop devices. On many nodes, loop devices come and go often.
+// The parameter `loops` is true if a class selects loop devices. On many nodes, loop devices come and go often.
 func mayBeDisk(name string, loops bool) bool {
 	if loops && strings.HasPrefix(name, "loop") {
 		return true
@@ -24,13 +24,13 @@ func mayBeDisk(name string, loops bool) bool {
 	return false
 }
 
-// looker is the part of the agent that events use.
+// looker contains the methods of the agent that request a look.
 type looker interface {
 	Look(name string)
 	LookAtAll()
 }
 
-// requestLooks makes the agent look at the disk of the hint if the parameter wanted is true. If partitions come or go,
+// requestLooks makes the agent look at the disk of the hint if the parameter `wanted` is true. If partitions come or go,
 // the agent also looks at the whole disk. When the kernel reads a partition table again, only the partitions have
 // events (bdev_disk_changed in block/partitions/core.c).
 func requestLooks(a looker, h uevent.Hint, wanted bool) {

@@ -27,8 +27,8 @@ type node struct {
 	inventory.Host
 	report  *report.Log
 	metrics *metrics.Metrics
-	// partitions and loops point to the fields with the same names in the type parts. saveSettings sets their values
-	// from the settings.
+	// The fields `partitions` and loops point to the fields with the same names in the type `parts`. saveSettings sets the
+	// values of those fields from the settings.
 	partitions, loops *atomic.Bool
 	// driversFault is the text of the last error of rememberDrivers.
 	driversFault *atomic.Value
@@ -128,9 +128,9 @@ func (n node) Remember(expected bool, noted []disk.Sighting) (err error) {
 	return errors.Join(err, n.Store.Note(noted))
 }
 
-// saveSettings records the settings for the processes that format disks, and returns an error if it cannot.
-// saveSettings also records the class directories in the state directory. If the state directory cannot be written,
-// saveSettings only reports the problem, so that disks are still mounted.
+// saveSettings records the settings for the processes that format disks, and returns an error if the settings cannot be
+// recorded. saveSettings also records the class directories in the state directory. If the state directory cannot be
+// written, saveSettings only reports the problem, so that disks are still mounted.
 func (n node) saveSettings(s *disk.Settings) error {
 	if err := n.Store.SaveSettings(s); err != nil {
 		return err

@@ -109,8 +109,8 @@ func loggingTo(t *testing.T, file string) *report.Log {
 	return log
 }
 
-// TestEndedDriver checks that a storage driver still counts after its socket is gone. If hotmount repeatedly fails to
-// record the drivers, it must report the error only once.
+// TestEndedDriver checks that a look still reports a storage driver after the driver's socket is gone. If hotmount
+// repeatedly fails to record the drivers, it must report the error only once.
 func TestEndedDriver(t *testing.T) {
 	h := nodetest.New(t)
 	h.Shared = new(inventory.Shared)

@@ -85,8 +85,8 @@ const (
 	metricsPeriod = time.Minute
 )
 
-// publishAfter is how long a change of the status waits for further changes. When the daemon starts, each disk causes a
-// change, and each write contains the lines of all disks.
+// publishAfter is how long the daemon waits for further changes of the status before it writes the status. When the
+// daemon starts, each disk causes a change, and each write contains the lines of all disks.
 const publishAfter = 100 * time.Millisecond
 
 // publishEvery is the least time between two writes of the status. A node with many disks has many changes, and each
@@ -153,7 +153,7 @@ func (o observer) publishStatus() error {
 	return o.host.Store.Publish(o.board.Lines())
 }
 
-// filesystems measures the mounted filesystems. The parameter hung has the same meaning as in usage.Of.
+// The method `filesystems` measures the mounted filesystems. The parameter `hung` has the same meaning as in usage.Of.
 func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) ([]metrics.Filesystem, error) {
 	s, err := o.host.Store.Settings()
 	if err != nil {
@@ -176,7 +176,7 @@ func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung map[s
 	return measured(tree, paths, at, usage.Of(ctx, paths, hung)), nil
 }
 
-// measured fills in the sizes of the filesystems at the paths. The function measured skips a filesystem whose mount
+// The function `measured` fills in the sizes of the filesystems at the paths. The function skips a filesystem whose mount
 // does not propagate into the mount namespace of this process. A path whose mount is missing in this namespace leads to
 // another filesystem.
 func measured(tree []mounts.Mount, paths []string, at map[string]metrics.Filesystem, sizes map[string]usage.Space) []metrics.Filesystem {

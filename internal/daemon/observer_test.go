@@ -29,13 +29,13 @@ func observing(t *testing.T) observer {
 	return observer{log, report.NewBoard(nil), metrics.New("test"), new(sync.Mutex), inventory.Host{Store: store.Store{Runtime: t.TempDir()}}, new(time.Time)}
 }
 
-// decide reports a decision about a disk to the observer's board only, and not to the journal.
+// The function `decide` reports a decision about a disk only to the observer's board, and not to the journal.
 func decide(o observer, name string) {
 	f := &disk.Facts{ID: disk.ID{Name: name, Seq: 7}}
 	o.board.Report(disk.Event{Kind: disk.EventDecided, Facts: f, Content: &disk.Content{Kind: disk.Unknown}, Settings: &disk.Settings{}, Decision: disk.Decision{Action: disk.Refuse, Reason: disk.ReasonUnknown}})
 }
 
-// TestReadyComesAfterTheStatus checks that the status of all disks is published when READY is sent.
+// TestReadyComesAfterTheStatus checks that the status of all disks is published before READY is sent.
 func TestReadyComesAfterTheStatus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})

@@ -70,7 +70,7 @@ func (f *Facts) Reopen() string {
 func (f *Facts) Multipath() bool { return strings.HasPrefix(f.Serial, "mpath-") }
 
 // logicalVolume returns the group and the name of a logical volume as LVM's tools accept them ("vg0/disk1"). In the
-// name of the mapper device, LVM joins group and volume with a hyphen, and doubles each hyphen within them.
+// name of the mapper device, LVM joins group and volume with a hyphen, and doubles each hyphen within their names.
 func (f *Facts) logicalVolume() string {
 	const hyphen = "\x00"
 	group, volume, found := strings.Cut(strings.ReplaceAll(f.MapperName, "--", hyphen), "-")

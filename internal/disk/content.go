@@ -8,9 +8,9 @@ type Kind string
 // The kinds of content. The daemon formats only Blank disks, and HalfMade disks on which this node itself began to make
 // the filesystem. Content that cannot be read or recognised is Unknown, never Blank.
 const (
-	// Unread: hotmount has not read the disk yet, and udev names nothing on it.
+	// Unread: hotmount has not read the disk yet, and udev reports no content.
 	Unread Kind = "unread"
-	// Blank: the disk is proven to hold nothing.
+	// Blank: hotmount has proven that the disk contains nothing.
 	Blank Kind = "blank"
 	// Filesystem: the disk holds a filesystem with a UUID.
 	Filesystem Kind = "filesystem"
@@ -25,18 +25,18 @@ const (
 // Ambivalent is the Type of a Content for which libblkid finds the signatures of more than one format.
 const Ambivalent = "ambivalent"
 
-// Content is the content of a disk, with the evidence for it.
+// Content describes what is on a disk, and also contains the evidence.
 type Content struct {
 	Kind Kind `json:"kind"`
 	// Type is libblkid's name for the content ("xfs", "LVM2_member", "gpt"), or the format of a file (Finding.File in
-	// package probe). Type can contain foreign bytes. Only a Type that equals a name in one of hotmount's own lists is
-	// safe to print.
+	// package probe). Type can contain arbitrary bytes, because udev or another program supplies the text. Only a Type
+	// that equals a name in one of hotmount's own lists is safe to print.
 	Type string `json:"type,omitempty"`
 	// UUID is the filesystem's UUID in lower case, in the form that ValidUUID accepts.
 	UUID string `json:"uuid,omitempty"`
-	// Label is the filesystem's label. It contains foreign bytes.
+	// Label is the filesystem's label. A label can contain arbitrary bytes.
 	Label string `json:"label,omitempty"`
-	// Span is the number of bytes that the filesystem takes on the disk, 0 if unknown.
+	// Span is the number of bytes that the filesystem occupies on the disk, or 0 if unknown.
 	Span uint64 `json:"span,omitempty"`
 	// Proven reports that hotmount itself has read the disk. If Proven is false, the content is what udev has found.
 	Proven bool `json:"proven,omitempty"`
@@ -45,12 +45,12 @@ type Content struct {
 	Torn bool `json:"torn,omitempty"`
 	// Made reports that hotmount has just made the filesystem on this machine.
 	Made bool `json:"made,omitempty"`
-	// Evidence has one finding per line: which check, at which offset, which bytes.
+	// Evidence contains one finding per entry, such as the bytes at an offset of the disk.
 	Evidence []string `json:"evidence,omitempty"`
 }
 
-// KnownContent returns what is known of the disk's content without reading the disk. If the last proof is still valid,
-// the content is the result of the proof. Without a valid proof, the content is what udev has found.
+// KnownContent returns the disk's content as far as the facts show it, without reading the disk. If the last proof is
+// still valid, the content is the result of the proof. Without a valid proof, the content is what udev has found.
 func (f *Facts) KnownContent() Content {
 	c, proof := f.knownContent()
 	if !proof {
@@ -59,9 +59,9 @@ func (f *Facts) KnownContent() Content {
 	return c
 }
 
-// knownContent is KnownContent without udev's evidence, because the texts of this evidence cost time. FindPeers calls
-// knownContent for many disks and needs no evidence. The second result is true if the content comes from the last
-// proof.
+// knownContent returns the same as KnownContent, but without udev's evidence, because the texts of the evidence take
+// time to make. FindPeers calls knownContent for many disks and needs no evidence. The second result is true if the
+// content comes from the last proof.
 func (f *Facts) knownContent() (c Content, proof bool) {
 	if v := f.Standing.Verdict; v.Valid(f) && v.Content.Kind != "" {
 		return v.Content, true

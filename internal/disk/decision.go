@@ -30,7 +30,7 @@ const (
 	Grow Action = "grow"
 	// Keep: the disk is already mounted or given out in its class directory, so hotmount does nothing.
 	Keep Action = "keep"
-	// Wait: udev has not finished with the disk. An event will follow when udev has finished.
+	// Wait: udev has not finished with the disk. udev sends another event when it has finished.
 	Wait Action = "wait"
 )
 
@@ -38,7 +38,7 @@ const (
 type Decision struct {
 	Action Action `json:"action"`
 	Reason Reason `json:"reason"`
-	// Class is the name of the class that selected the disk, empty if none did.
+	// Class is the name of the class that selected the disk, or empty if no class selected the disk.
 	Class string `json:"class,omitempty"`
 	// UUID and Type name the filesystem that the decision concerns. If hotmount holds a disk that looks blank, UUID can
 	// also name a filesystem that is missing, or a filesystem on another disk.
@@ -49,12 +49,12 @@ type Decision struct {
 // Mounted reports whether the disk is mounted where its class mounts it.
 func (d Decision) Mounted() bool { return (d.Action == Keep || d.Action == Grow) && !d.GivenOut() }
 
-// GivenOut reports whether the disk is given out as a block volume at the path where its class gives disks out.
+// GivenOut reports whether the disk is given out as a block volume in the directory of its class.
 func (d Decision) GivenOut() bool { return d.Reason == ReasonGivenOut }
 
-// Settings is the whole checked configuration, made by package config.
+// Settings is the complete configuration, after package config has checked it.
 type Settings struct {
-	// Format turns all formatting on or off.
+	// Format turns the formatting of all disks on or off.
 	Format bool `json:"format"`
 	// FormatPresent lifts the hold on blank disks that were attached before hotmount was installed. FormatPresent also
 	// lifts the hold on blank disks that were attached when hotmount first started under a new machine-id (on a clone).
@@ -69,9 +69,9 @@ type Settings struct {
 	// ReadyTimeout is the longest time that the daemon waits before READY=1 (sd_notify(3)) for the disks that are
 	// attached when it starts.
 	ReadyTimeout time.Duration `json:"ready_timeout"`
-	// Rescan is the time between two looks at all disks.
+	// Rescan is the interval at which the daemon examines all disks again.
 	Rescan time.Duration `json:"rescan"`
-	// Workers is how many disks are examined at the same time.
+	// Workers is the number of disks that the daemon examines at the same time.
 	Workers int `json:"workers"`
 	// Node is the node's name in the cluster. If Node is empty, the name of the host is used.
 	Node string `json:"node"`
@@ -84,8 +84,8 @@ type Settings struct {
 	// Classes is the list of classes in order of precedence: a disk belongs to the first class that selects it.
 	Classes []Class `json:"classes"`
 	// Fault is the reason why the configuration cannot be used, or empty if the configuration can be used. While Fault
-	// is set, the settings are the last good ones, and the daemon uses only disks that are on record. Fault is safe to
-	// print.
+	// is set, the other fields come from the last valid configuration, except that Class.Grow is false. The daemon then
+	// uses only disks that are on record. Fault is safe to print.
 	Fault string `json:"fault,omitempty"`
 }
 
@@ -111,8 +111,8 @@ func (s *Settings) LoopDevices() bool {
 // files.
 func (c *Class) LoopDevices() bool { return len(c.BackingFile) > 0 }
 
-// The modes of a class. ModeFilesystem mounts the filesystems of its disks. ModeBlock gives the disks out as block
-// devices for Kubernetes volumes with volumeMode Block.
+// The modes of a class. A class with ModeFilesystem mounts the filesystems of its disks. A class with ModeBlock gives
+// its disks out as block devices for Kubernetes volumes with volumeMode Block.
 const (
 	ModeFilesystem = "filesystem"
 	ModeBlock      = "block"
@@ -124,25 +124,25 @@ const (
 	NeighboursIgnore = "ignore"
 )
 
-// The values of Class.Adopt. AdoptAny mounts every filesystem of an accepted type. AdoptKnown mounts only filesystems
-// that this node made or has mounted before, or that the operator has accepted.
+// The values of Class.Adopt. A class with AdoptAny mounts every filesystem of an accepted type. A class with AdoptKnown
+// mounts only filesystems that this node made or has mounted before, or that the operator has accepted.
 const (
 	AdoptAny   = "any"
 	AdoptKnown = "known"
 )
 
-// Class is one kind of disk and what hotmount does with it.
+// Class describes a group of disks, and what hotmount does with these disks.
 type Class struct {
 	Name string `json:"name"`
 	// Selectors select the disks of the class. The default is every virtio-blk disk, and every virtio-scsi disk of
 	// QEMU, except the disks of the system.
 	Selectors
-	// Directory is the absolute and clean path of the directory in which mount points or links to disks are made.
+	// Directory is the absolute and clean path of the directory in which hotmount makes mount points or links to disks.
 	Directory string `json:"directory"`
 	// Mode is ModeFilesystem or ModeBlock.
 	Mode string `json:"mode"`
-	// Neighbours determines whether a driver (Driver) on the node causes a hold of the disks of this class:
-	// NeighboursHold or NeighboursIgnore.
+	// Neighbours is NeighboursHold or NeighboursIgnore. With NeighboursHold, a driver (Driver) on the node can be a
+	// reason to hold disks of this class.
 	Neighbours string `json:"neighbours"`
 	// Create is the type of the filesystem that is made on blank disks: XFS, Ext4 or "none".
 	Create string `json:"create"`
@@ -157,7 +157,7 @@ type Class struct {
 	Accept []string `json:"accept"`
 	// Adopt is AdoptAny or AdoptKnown, and applies to filesystems whose type is in Accept.
 	Adopt string `json:"adopt"`
-	// Options are the options with which the class mounts filesystems.
+	// Options are the mount options for the filesystems of the class.
 	Options []string `json:"options"`
 	// Blank is the method by which hotmount proves that a disk is blank. "auto" reads every byte of a disk of up to 64
 	// GiB, and samples a larger disk. "full" reads every byte. "sampled" reads samples of a disk of any size.
@@ -167,9 +167,9 @@ type Class struct {
 	MinimumSize uint64 `json:"minimum_size"`
 	// Trim enables trimming, which gives the free space of filesystems back to the storage.
 	Trim bool `json:"trim"`
-	// Grow reports whether filesystems grow when their disks have grown.
+	// Grow reports whether hotmount grows a filesystem after its disk has grown.
 	Grow bool `json:"grow"`
-	// Provision reports whether a provisioner may make volumes from the entries of the directory.
+	// Provision reports whether a provisioner may create PersistentVolumes from the entries of the class directory.
 	Provision bool `json:"provision"`
 	// StorageClass is the name of the Kubernetes StorageClass of the volumes in the directory, or empty if none is
 	// configured.
@@ -180,11 +180,11 @@ type Class struct {
 func (c *Class) MountPoint(uuid string) string { return path.Join(c.Directory, uuid) }
 
 // Marker is the name of the only file in a mount point on which nothing is mounted. The marker and its directory are
-// immutable (chattr(1)) if the filesystem supports the attribute. A program cannot create a file on the system disk in
-// an immutable directory, and cannot remove the marker from the directory. The provisioner regards a released volume as
-// cleaned when the volume's directory is empty (DeleteContents in the provisioner's pkg/util). If the mount point of an
-// unmounted volume were empty, the provisioner would regard the volume as cleaned. The provisioner would then give the
-// disk out again as a new volume, with the old data.
+// immutable (chattr(1)) if the filesystem supports the attribute. In an immutable mount point, a program cannot create
+// a file on the system disk, and cannot remove the marker. The provisioner regards a released volume as cleaned when
+// the volume's directory is empty (DeleteContents in the provisioner's pkg/util). If the mount point of an unmounted
+// volume were empty, the provisioner would regard the volume as cleaned. The provisioner would then give the disk out
+// again as a new volume, with the old data.
 const Marker = "not-mounted"
 
 // RemoveCommands returns the commands with which an operator removes a mount point. Nothing may be mounted on the mount

@@ -1,6 +1,6 @@
-// Package disk holds the types that all other packages share. ID names a disk, Facts has what is known about the disk,
-// and Content has what is on the disk. Decision has what hotmount is to do with the disk. The package makes no system
-// calls, and imports only the standard library.
+// Package disk holds the types that all other packages share. ID names a disk, Facts contains what is known about the
+// disk, and Content describes what is on the disk. Decision contains what hotmount is to do with the disk. The package
+// makes no system calls, and imports only the standard library.
 package disk
 
 import (
@@ -60,8 +60,8 @@ func ParseDev(s string) (Dev, error) {
 // ID names one attachment of one disk. As soon as a disk is gone, the kernel can give its Name and Dev to another disk.
 // Within one boot, the kernel never reuses Seq.
 type ID struct {
-	// Name is the name that the kernel gives to the disk, such as "vdb". /sys/block has an entry with the name of each
-	// disk.
+	// Name is the name that the kernel gives to the disk, such as "vdb". The directory /sys/block contains an entry
+	// with the name of each disk.
 	Name string `json:"name"`
 	// Dev is the device number.
 	Dev Dev `json:"dev"`
@@ -74,7 +74,7 @@ type ID struct {
 // stays within the 53 bits that JSON readers can represent.
 const partitionShift = 40
 
-// PartitionSeq returns the Seq of a partition. The parameter seq is the Seq of the partition's disk. The parameter
+// PartitionSeq returns the Seq of a partition. The parameter `seq` is the Seq of the partition's disk. The parameter
 // number is the partition number (/sys/block/*/*/partition); the first partition has number 1.
 func PartitionSeq(seq uint64, number uint32) uint64 { return seq | uint64(number)<<partitionShift }
 
@@ -99,10 +99,10 @@ func (id ID) BySeq() string {
 	return link
 }
 
-// Sandboxed adds an explanation to err if err is a permission error. A root process in an instance of the template unit
-// got err when it opened the disk. In such a unit, the sandbox causes EPERM and EACCES (open(2)), and not the disk. For
-// a disk outside DeviceAllow=, the error is EPERM (systemd.resource-control(5)). If root does not own the device node,
-// a root process without capabilities gets EACCES.
+// Sandboxed adds an explanation to err if err is a permission error. The error err must come from a root process that
+// opened the disk in an instance of the template unit. In such a unit, the cause of EPERM or EACCES (open(2)) is the
+// sandbox and not the disk. For a disk outside DeviceAllow=, the error is EPERM (systemd.resource-control(5)). If root
+// does not own the device node, a root process without capabilities gets EACCES.
 func (id ID) Sandboxed(template string, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err

@@ -8,7 +8,8 @@ type Event struct {
 	Decision Decision
 	// Path is the present, former or intended path of the disk's mount or link, or empty if no path is known.
 	Path string
-	// Content and Settings are the content and the settings on which the decision is based. Only EventDecided has them.
+	// Content and Settings are the content and the settings on which the decision is based. These two fields are set
+	// only for EventDecided.
 	Content  *Content
 	Settings *Settings
 	// Err is the failure or the problem. Tries shows when the failed action is tried again.

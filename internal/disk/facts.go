@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// Facts has everything that hotmount knows about one disk without reading the disk's content. The facts come from
-// sysfs, the udev database, the mount table and hotmount's stores. Strings from the disk or from udev are foreign
-// bytes: anybody may have chosen them, and they can contain control characters. Print them only with Visible.
+// Facts contains everything that hotmount knows about one disk without reading the disk's content. The facts come from
+// sysfs, the udev database, the mount table and hotmount's stores. Strings from the disk or from udev can contain
+// arbitrary bytes, such as control characters, because anybody may have chosen them. Print such strings only with
+// Visible.
 type Facts struct {
 	ID
 
@@ -22,19 +23,19 @@ type Facts struct {
 	// Size is the size of the disk in bytes.
 	Size uint64 `json:"size"`
 	// Serial is the serial number of the hardware, or the dm/uuid of a device-mapper device. Serial is empty if sysfs
-	// shows neither. Serial contains foreign bytes. virtio truncates a serial after 20 bytes.
+	// shows neither. Serial can contain arbitrary bytes. virtio truncates a serial after 20 bytes.
 	Serial string `json:"serial,omitempty"`
-	// Model, Vendor and WWN are values of the hardware. They contain foreign bytes.
+	// Model, Vendor and WWN are values that the hardware reports. Each of them can contain arbitrary bytes.
 	Model  string `json:"model,omitempty"`
 	Vendor string `json:"vendor,omitempty"`
 	WWN    string `json:"wwn,omitempty"`
 	// Transport is how the disk is attached: "virtio", "scsi", VirtioSCSI, "nvme", "dm", "md" or "loop", or empty for
 	// any other transport.
 	Transport string `json:"transport,omitempty"`
-	// MapperName is the name of a device-mapper device (/sys/block/*/dm/name). It contains foreign bytes.
+	// MapperName is the name of a device-mapper device (/sys/block/*/dm/name). The name can contain arbitrary bytes.
 	MapperName string `json:"mapper_name,omitempty"`
 	// BackingFile is the path of the file behind a loop device (/sys/block/*/loop/backing_file), as the process that
-	// set up the loop device saw the path. BackingFile is empty for all other disks. BackingFile contains foreign
+	// set up the loop device saw the path. BackingFile is empty for all other disks. BackingFile can contain arbitrary
 	// bytes.
 	BackingFile string `json:"backing_file,omitempty"`
 	// BackingDevice reports that the backing file of a loop device is a block device. BackingDevice is also true if
@@ -44,7 +45,8 @@ type Facts struct {
 	// is the last bus address in the sysfs path.
 	Slot string `json:"slot,omitempty"`
 	// Fabric reports that the disk is connected over a fabric (iSCSI, Fibre Channel, SRP, NVMe over fabrics). Fabric is
-	// also true if sysfs does not show how the disk is connected. A cloud's network disks look local.
+	// also true if sysfs does not show how the disk is connected. For the network disks of a cloud, Fabric is false,
+	// because these disks look like local disks.
 	Fabric bool `json:"fabric,omitempty"`
 	// ReadOnly reports that the kernel refuses writes (/sys/block/*/ro).
 	ReadOnly bool `json:"read_only,omitempty"`
@@ -76,7 +78,8 @@ type Facts struct {
 	// For a partition, Loops are the loop devices on the partition or on its whole disk. A loop device does not open
 	// the disk exclusively, so an open with O_EXCL does not detect the loop device.
 	Loops []string `json:"loops,omitempty"`
-	// LoopsUnsure reports that hotmount is sure of none of the Loops: each loop device may be on another disk.
+	// LoopsUnsure reports that hotmount cannot tell whether the loop devices in Loops are on this disk or on another
+	// disk.
 	LoopsUnsure bool `json:"loops_unsure,omitempty"`
 	// Bound are the places at which the disk's device node is bind-mounted (mounts.Bound). For a whole disk, Bound
 	// includes the nodes of its partitions. For a partition, Bound includes the device node of the whole disk.
@@ -88,8 +91,8 @@ type Facts struct {
 	// yet.
 	Unlisted bool `json:"unlisted,omitempty"`
 	// System is the mount point that makes this a disk of the running system: "/", "/boot", "/boot/efi", "/usr" or
-	// "/var". The filesystem at System may be on a partition or a holder of the disk. System is empty if the disk does
-	// not belong to the running system.
+	// "/var". The filesystem that is mounted at System may be on a partition or a holder of the disk. System is empty
+	// if the disk does not belong to the running system.
 	System string `json:"system,omitempty"`
 	// Mounts are the places at which the disk itself is mounted, from PID 1's mount table.
 	Mounts []MountPoint `json:"mounts,omitempty"`
@@ -106,7 +109,8 @@ type Facts struct {
 	// Unseen is the path of an unreadable file or class directory that may name the disk, or empty if there is none.
 	Unseen string `json:"unseen,omitempty"`
 
-	// Drivers are the drivers on the node that attach or take disks. All disks of the node share the list of drivers.
+	// Drivers are the storage drivers on the node that attach disks to the node or take disks for themselves. All disks
+	// of the node share the list of drivers.
 	Drivers []Driver `json:"-"`
 
 	// Udev is the disk's entry in the udev database.
@@ -114,12 +118,13 @@ type Facts struct {
 	// Standing is what hotmount's records contain about the disk.
 	Standing Standing `json:"standing"`
 	// SameSerial are the other attached disks with this disk's serial. SameWWN are the other attached disks with this
-	// disk's WWN, but only if at least one of the two disks has no serial. SameWWN also has the multipath device for
-	// the WWN. SameUUID are the other attached disks that have a filesystem with the UUID of this disk's filesystem.
+	// disk's WWN, but only if at least one of the two disks has no serial. SameWWN also contains the multipath device
+	// for the WWN. SameUUID are the other attached disks that have a filesystem with the UUID of this disk's
+	// filesystem.
 	SameSerial []Peer `json:"same_serial,omitempty"`
 	SameWWN    []Peer `json:"same_wwn,omitempty"`
 	SameUUID   []Peer `json:"same_uuid,omitempty"`
-	// Moved is the attached disk that now holds the content of Standing.FormerSlot.
+	// Moved is the attached disk on which the content of Standing.FormerSlot is now.
 	Moved *Peer `json:"moved,omitempty"`
 }
 
@@ -143,14 +148,14 @@ type MountPoint struct {
 	Root string `json:"root"`
 	// Path is the mount point, without the octal escapes of the mount table.
 	Path string `json:"path"`
-	// Type is the filesystem type. Source is the device as given to mount.
+	// Type is the filesystem type. Source is the device as named in the call of mount(2).
 	Type   string `json:"type"`
 	Source string `json:"source,omitempty"`
 	// Options are the options of this mount. SuperOptions are the options of the filesystem.
 	Options      string `json:"options,omitempty"`
 	SuperOptions string `json:"super_options,omitempty"`
 	// Covered reports that the path leads to another mount, which covers this mount. The covering mount is at the same
-	// path or at a directory above it. The mount table alone does not show whether a mount is covered.
+	// path or at one of its parent directories. The mount table alone does not show whether a mount is covered.
 	Covered bool `json:"covered,omitempty"`
 	// CoveredBy is the path of the covering mount. CoveredBy is empty if the covering mount shows the same directory of
 	// the same filesystem.
@@ -172,15 +177,16 @@ type Udev struct {
 	FSType  string `json:"fs_type,omitempty"`
 	FSUUID  string `json:"fs_uuid,omitempty"`
 	FSLabel string `json:"fs_label,omitempty"`
-	// FSSpan is the number of bytes that the filesystem takes on the disk, 0 if unknown. FSSpan is ID_FS_LASTBLOCK
-	// times ID_FS_BLOCKSIZE, or the value that hotmount's udev rules compute from an XFS superblock.
+	// FSSpan is the number of bytes that the filesystem occupies on the disk, or 0 if unknown. FSSpan is
+	// ID_FS_LASTBLOCK times ID_FS_BLOCKSIZE, or the value that hotmount's udev rules compute from an XFS superblock.
 	FSSpan uint64 `json:"fs_span,omitempty"`
-	// Ambivalent is ID_FS_AMBIVALENT: the disk has signatures of more than one kind.
+	// Ambivalent is the value of ID_FS_AMBIVALENT. udev sets this property if the disk has signatures of more than one
+	// kind.
 	Ambivalent string `json:"ambivalent,omitempty"`
-	// PartTable is ID_PART_TABLE_TYPE. PartTableUUID is ID_PART_TABLE_UUID.
+	// PartTable is the value of ID_PART_TABLE_TYPE. PartTableUUID is the value of ID_PART_TABLE_UUID.
 	PartTable     string `json:"part_table,omitempty"`
 	PartTableUUID string `json:"part_table_uuid,omitempty"`
-	// Links are the links below /dev that udev gave to the disk.
+	// Links are the symbolic links below /dev that udev created for the disk.
 	Links []string `json:"links,omitempty"`
 }
 
@@ -198,14 +204,14 @@ func (f *Facts) OfDisk(s string) string {
 // udev's links.
 const PartitionSuffix = "-part"
 
-// Holds reports whether udev or the kernel knows of anything on the disk.
+// Holds reports whether udev or the kernel has found content on the disk.
 func (f *Facts) Holds() bool {
 	u := &f.Udev
 	return len(f.Partitions) > 0 || u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
 }
 
-// MountedBy reports whether the disk's whole filesystem is mounted at a path that ends in the UUID. A path that ends in
-// a UUID is in the directory of a current or a former class.
+// MountedBy reports whether the root directory of the disk's filesystem is mounted at a path that ends in the UUID. A
+// path that ends in a UUID is in the directory of a current or a former class.
 func (f *Facts) MountedBy(uuid string) bool {
 	return slices.ContainsFunc(f.Mounts, func(m MountPoint) bool { return m.Root == "/" && path.Base(m.Path) == uuid })
 }

@@ -5,7 +5,7 @@ import (
 	"hash/fnv"
 )
 
-// Geometry describes the part of a disk that a filesystem takes.
+// Geometry describes the part of a disk that a filesystem occupies.
 type Geometry struct {
 	// Size is the size of the filesystem in bytes. Block is the size of a block in bytes.
 	Size  uint64 `json:"size"`
@@ -82,7 +82,7 @@ func (f *Facts) Spans() *Geometry {
 
 // Full reports whether the disk's mounted filesystem has the largest size that is possible on the disk. Full is true
 // only if hotmount measured the filesystem, now or when hotmount last saw it. The superblock on the disk must also
-// agree, or have agreed at that time, with the measured size.
+// contain the measured size, or must have contained the size at that time.
 //
 // For up to a minute after an XFS filesystem has grown, the new size is only in the log of the filesystem
 // (xfs_log_worker, Linux, fs/xfs/xfs_log.c). After a reset in that minute, hotmount must still see that the filesystem

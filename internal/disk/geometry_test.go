@@ -26,9 +26,10 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// TestFull checks which filesystems count as full: a full filesystem fills its disk. A measurement counts only if the
-// superblock on the disk shows the same size. Without the superblock or a measurement, a record counts if the
-// filesystem was full at the same disk size. A filesystem that is larger than the disk never counts as full.
+// TestFull checks for which filesystems Full returns true: a full filesystem fills its disk. Full accepts a measurement
+// only if the superblock on the disk shows the same size. Without the superblock or a measurement, Full accepts a
+// record that the filesystem was full at the same disk size. For a filesystem that is larger than its disk, Full always
+// returns false.
 func TestFull(t *testing.T) {
 	const block, group = 4096, 65536 * 4096
 	xfs := &Geometry{Size: 4 * group, Block: block, Group: group}

@@ -24,9 +24,9 @@ func (f *Facts) ControllerSerial(serial string) string {
 	return rest
 }
 
-// Identity distinguishes a disk from others across reboots, as far as possible. If two identities both have a serial,
-// they are of the same disk if the serials match. If one of them has no serial, the WWNs must match. hotmount
-// recognises a disk without serial and WWN only by its slot and size.
+// Identity distinguishes a disk from others across reboots, as far as possible. Two identities with serials are of the
+// same disk if the serials match. If one of the identities has no serial, the WWNs must match. hotmount recognises a
+// disk without serial and WWN only by its slot and size.
 type Identity struct {
 	// Boot is the kernel's boot id (/proc/sys/kernel/random/boot_id). Within one boot, Seq is sufficient to identify
 	// the disk.
@@ -54,7 +54,7 @@ func (i Identity) Is(other Identity) bool {
 }
 
 // OtherSerial reports whether the serials belong to two different disks. An empty serial can belong to any disk. A
-// serial that virtio has truncated matches the whole serial that another bus shows.
+// serial that virtio has truncated matches the complete serial that another bus shows.
 func OtherSerial(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -85,7 +85,7 @@ func (i Identity) Other(other Identity) bool {
 
 // Hardware compares the serials, or the WWNs if a serial is missing. The first result is true if these values show that
 // the two identities are of one disk. The second result is false if these values leave open whether the identities are
-// of one disk or of two disks. Unlike Same and Other, Hardware treats a truncated serial as different from the whole
+// of one disk or of two disks. Unlike Same and Other, Hardware treats a truncated serial as different from the complete
 // serial.
 func (i Identity) Hardware(other Identity) (same, decides bool) {
 	if i.Serial != "" && other.Serial != "" {
@@ -95,8 +95,8 @@ func (i Identity) Hardware(other Identity) (same, decides bool) {
 }
 
 // Like reports whether the two identities may be of one disk, even if the disk was detached and attached again in the
-// same boot. The sizes must be equal, and the serials or WWNs must match. If serials and WWNs show nothing (Hardware),
-// the slots must be equal.
+// same boot. The sizes must be equal, and the serials or WWNs must match. If serials and WWNs do not decide this
+// (Hardware), the slots must be equal.
 func (i Identity) Like(other Identity) bool {
 	if i.Size != other.Size {
 		return false
@@ -108,8 +108,8 @@ func (i Identity) Like(other Identity) bool {
 }
 
 // ResizedTo reports whether the two identities may be of one disk whose size has changed. The disk may have been
-// detached and attached again. The serials or WWNs must match. If serials and WWNs show nothing (Hardware), the slots
-// must be equal, and the disk must have grown.
+// detached and attached again. If serials or WWNs decide whether both identities are of one disk (see Hardware), the
+// result is this decision. Otherwise ResizedTo requires equal slots, and that the other identity has the larger size.
 func (i Identity) ResizedTo(other Identity) bool {
 	if i.Size == other.Size {
 		return false
@@ -122,7 +122,8 @@ func (i Identity) ResizedTo(other Identity) bool {
 
 // MayBe reports whether i may be the disk of an earlier record (other), even if facts of the disk have changed. A disk
 // with another size or with a new serial may still be the same disk. The serials or WWNs must match. If serials and
-// WWNs show nothing (Hardware), the slots must be equal. Within one boot, MayBe compares only the sequence numbers.
+// WWNs do not decide this (Hardware), the slots must be equal. Within one boot, MayBe compares only the sequence
+// numbers.
 func (i Identity) MayBe(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
@@ -159,7 +160,7 @@ type Given struct {
 }
 
 // Is reports whether the record may be a record of this disk. A bus other than virtio may show a longer serial for the
-// same disk, because virtio truncates serials. The method does not compare the size, because the disk may have grown.
+// same disk, because virtio truncates serials. Is does not compare the size, because the disk may have grown.
 func (g *Given) Is(f *Facts) bool {
 	return SameSerial(f.Serial, g.Serial) || f.WWN != "" && f.WWN == g.WWN
 }
@@ -172,8 +173,8 @@ const serialLength = 20
 func (f *Facts) SerialCut() bool { return f.Transport == "virtio" && len(f.Serial) >= serialLength }
 
 // Same reports whether f is certainly the disk that was given out, and not another disk with the same serial. If the
-// serial may be truncated, Same returns false for another size, and for a disk with known content. The content may
-// belong to another disk.
+// serial may be truncated, Same also returns false if the size differs, or if the disk has known content. Such a disk
+// may be another disk with the same truncated serial.
 func (g *Given) Same(f *Facts) bool {
 	switch {
 	case f.Serial != g.Serial || f.WWN != g.WWN && f.WWN != "" && g.WWN != "":

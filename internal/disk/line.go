@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Line is the state of one disk, as the daemon last published it. Every user may read a Line, because a Line has no
-// data from the disk except names such as the type and the UUID.
+// Line is the state of one disk, as the daemon last published it. Every user may read a Line, because a Line contains
+// no data from the disk except names such as the type and the UUID.
 type Line struct {
 	Disk string `json:"disk"`
 	// Seq is the disk sequence number. A Line does not apply to a disk with another sequence number.
@@ -17,16 +17,17 @@ type Line struct {
 	Decision Decision `json:"decision"`
 	Why      string   `json:"why,omitempty"`
 	Next     string   `json:"next,omitempty"`
-	// Since is when the decision was made.
+	// Since is the time at which the decision was made.
 	Since time.Time `json:"since,omitzero"`
-	// Failure is what cannot be done with the disk at present and why, or empty if nothing fails.
+	// Failure describes the action that fails on the disk at present, and the cause. Failure is empty if no action
+	// fails.
 	Failure string `json:"failure,omitempty"`
 	// OfNode reports that the failure is a fault of the node, or that the kernel still has the filesystem mounted
 	// (ErrHeld). A failure with OfNode set is not a sign of damage.
 	OfNode bool `json:"of_node,omitempty"`
-	// Remedy is what helps against the failure, empty if there is no failure.
+	// Remedy is advice for the operator on how to end the failure. Remedy is empty if there is no failure.
 	Remedy string `json:"remedy,omitempty"`
-	// Tries is how many times in a row the action has failed. Retry is when the action is tried again.
+	// Tries is how many times in a row the action has failed. Retry is the time of the next try.
 	Tries int       `json:"tries,omitempty"`
 	Retry time.Time `json:"retry,omitzero"`
 }
@@ -46,7 +47,7 @@ type Tries struct {
 	Wait time.Duration
 	// OfNode reports that the failure wraps a NodeError or ErrHeld.
 	OfNode bool
-	// Quiet reports that the journal already has the same failure.
+	// Quiet reports that the journal already contains the same failure.
 	Quiet bool
 }
 
@@ -69,7 +70,7 @@ var states = map[Action]string{
 	Keep: "mounted", Grow: "mounted", Wait: "waiting",
 }
 
-// RisksData reports whether the disk is mounted and has a fault. The fault loses data, now or later, or hides data.
+// RisksData reports whether the disk is mounted and has a fault that loses data, can later lose data, or hides data.
 func (d Decision) RisksData() bool {
 	return d.Mounted() && (d.Reason == ReasonFault || d.Reason == ReasonShrunk || d.Reason == ReasonCovered || d.Reason == ReasonLost)
 }

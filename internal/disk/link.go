@@ -13,8 +13,8 @@ const LinkDirectory = "/dev/hotmount"
 // LinkName returns the name of the link by which the disk is given out. The name consists of the bus and the serial.
 // Bytes other than letters, digits and "-._:=+@," are written in hexadecimal after a "%", so different serials give
 // different names. LinkName returns "" for a disk without a serial. LinkName also returns "" for a name of more than
-// longestLink bytes. udev makes longer names from this name, for its links and lock files. The longer names must not
-// exceed NAME_MAX (limits.h).
+// longestLink bytes. udev derives longer names from the link's name, for its own links and lock files. The longer names
+// must not exceed NAME_MAX (limits.h).
 func (f *Facts) LinkName() string {
 	var b [longestLink]byte
 	return string(f.linkName(b[:0]))
@@ -24,7 +24,7 @@ func (f *Facts) LinkName() string {
 const longestLink = 200
 
 // linkName returns LinkName as bytes in the memory of b, or nil if the disk has no LinkName. If the name fits into b,
-// linkName allocates no memory. This matters because hotmount calls linkName each time it examines a disk.
+// linkName allocates no memory, because hotmount calls linkName each time it examines a disk.
 func (f *Facts) linkName(b []byte) []byte {
 	if f.Serial == "" {
 		return nil

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Peer is an attached disk with the same serial, WWN or UUID as the disk whose Facts contain the Peer. Peer has only
-// the facts that the policy needs.
+// Peer is an attached disk with the same serial, WWN or UUID as the disk whose Facts contain the Peer. A Peer contains
+// only the facts that the policy needs.
 type Peer struct {
 	ID
 	Slot string `json:"slot,omitempty"`
@@ -18,12 +18,13 @@ type Peer struct {
 	// InUse shows the use of the peer: a mount point, a bind mount of its device node, a device built on the peer, or
 	// "swap". InUse is empty if the peer and the devices on the peer are unused.
 	InUse string `json:"in_use,omitempty"`
-	// HasContent reports that udev or the kernel knows of something on the peer.
+	// HasContent reports that udev or the kernel has found content on the peer.
 	HasContent bool `json:"known,omitempty"`
-	// Multipath reports that the peer is the multipath device for the disk's WWN. The disk then counts as a path of the
-	// multipath device, even if the multipath device does not use this path at present.
+	// Multipath reports that the peer is the multipath device for the disk's WWN. hotmount then treats the disk as a
+	// path of the multipath device, even if the multipath device does not use this path at present.
 	Multipath bool `json:"multipath,omitempty"`
-	// Serial, WWN, OnRecord, InSameSlot and Resized are the peer's values of these fields in Facts and Standing.
+	// Serial, WWN, OnRecord, InSameSlot and Resized are copied from the fields with these names in the peer's Facts and
+	// Standing.
 	Serial     string `json:"serial,omitempty"`
 	WWN        string `json:"wwn,omitempty"`
 	OnRecord   bool   `json:"on_record,omitempty"`

@@ -1,6 +1,6 @@
 package disk
 
-// Program is one of hotmount's programs that run in a unit of their own for one disk or mount point. The value of a
+// Program is a program of hotmount that runs in its own systemd unit, for one disk or mount point. The value of a
 // Program is the name of its unit template.
 type Program string
 
@@ -13,8 +13,8 @@ const (
 	ProgramGrow Program = "hotmount-grow"
 	// ProgramUsers finds out which process has a disk open. The result of ProgramUsers is an Opener.
 	ProgramUsers Program = "hotmount-users"
-	// ProgramBlock makes the link that gives a disk out. The unit of ProgramBlock counts as started once the link is
-	// made. The unit removes the link when it stops, at the latest when the disk is detached.
+	// ProgramBlock makes the link that gives a disk out. systemd regards the unit of ProgramBlock as started as soon as
+	// the link exists. The unit removes the link when it stops, at the latest when the disk is detached.
 	ProgramBlock Program = "hotmount-block"
 	// ProgramCleanup removes the directory of a mount that has ended.
 	ProgramCleanup Program = "hotmount-cleanup"

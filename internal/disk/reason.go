@@ -24,7 +24,7 @@ const (
 	// The partition's whole disk belongs to another class.
 	ReasonWhole Reason = "disk-of-another-class"
 
-	// No class selects the disk, and hotmount could use it.
+	// No class selects the disk, but hotmount could use the disk.
 	ReasonUnselected Reason = "unselected"
 
 	// udev has not finished with the disk.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The values of Record.By, which tells who decided to format the disk.
+// The values of Record.By. Record.By names who decided to format the disk.
 const (
 	ByDaemon   = "daemon"
 	ByOperator = "operator"
@@ -14,7 +14,8 @@ const (
 // Record is one decision to make a filesystem on a disk. A new filesystem destroys the old content of the disk.
 // hotmount writes the record before its first write to the disk, and adds the result at the end.
 type Record struct {
-	// Name is the kernel name that the disk had. Identity distinguishes the disk from other disks that had this name.
+	// Name is the kernel name of the disk at the time of the format. Identity distinguishes the disk from other disks
+	// that had this name.
 	Name     string   `json:"name"`
 	Identity Identity `json:"identity"`
 	Class    string   `json:"class,omitempty"`
@@ -25,7 +26,7 @@ type Record struct {
 	Type string `json:"type,omitempty"`
 	// By is ByDaemon or ByOperator.
 	By string `json:"by"`
-	// Evidence is a copy of Content.Evidence. It is about the content that the disk had before the format.
+	// Evidence is a copy of Content.Evidence. The evidence describes the content of the disk before the format.
 	Evidence []string  `json:"evidence"`
 	Begun    time.Time `json:"begun"`
 	// Noticed is when hotmount saw that Begun was in the future. Begun is in the future if the clock was wrong when the
@@ -63,19 +64,19 @@ type Sighting struct {
 	Directory string `json:"directory,omitempty"`
 	// Mounted is when the filesystem was last found mounted.
 	Mounted time.Time `json:"mounted"`
-	// At is the time of Mounted on CLOCK_MONOTONIC (clock_gettime(2)), in the boot that Identity names. CLOCK_MONOTONIC
-	// cannot be set.
+	// At is the time of Mounted on CLOCK_MONOTONIC (clock_gettime(2)), in the boot that Identity names. Unlike the wall
+	// clock, CLOCK_MONOTONIC cannot be set.
 	At time.Duration `json:"at,omitempty"`
 	// Left reports that hotmount saw the disk being detached after the time Mounted.
 	Left bool `json:"left,omitempty"`
-	// Full reports that the filesystem is XFS, was measured, and took all of the disk that it can take. Full also
-	// requires that the superblock on the disk agreed with the measured size (Facts.Full).
+	// Full reports that the filesystem is XFS, and that its measured size was the largest size that is possible on the
+	// disk. Full also requires that the superblock on the disk contained the measured size (Facts.Full).
 	Full bool `json:"full,omitempty"`
 	// Adopted is the size of the disk in bytes at the filesystem's first mount on this node. If this node made the
 	// filesystem, Adopted is 0.
 	Adopted uint64 `json:"adopted,omitempty"`
 	// Newest is the highest sequence number of the disks that were attached at the time Mounted, or 0 if unknown. Disks
-	// that were attached after Mounted have a higher number.
+	// that were attached after the time Mounted have a higher number.
 	Newest uint64 `json:"newest,omitempty"`
 }
 
@@ -86,8 +87,8 @@ type Place struct {
 	Directory, Class string
 }
 
-// In reports whether the place belongs to the class. The method compares the directories, because a class may have been
-// renamed. For an old record without a directory, the method compares the names of the classes.
+// In reports whether the place belongs to the class. The comparison is by directory, because a class may have been
+// renamed. For an old record without a directory, the comparison is by the name of the class.
 func (p Place) In(c *Class) bool {
 	return p.Directory != "" && p.Directory == c.Directory || p.Directory == "" && p.Class != "" && p.Class == c.Name
 }

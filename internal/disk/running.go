@@ -5,10 +5,10 @@ import "time"
 // Running is the record of how long one filesystem was mounted, and when the filesystem was last trimmed.
 type Running struct {
 	UUID string `json:"uuid"`
-	// Ran is how long the filesystem was mounted: the sum of the times between two scans in a row that found the same
-	// mount. The filesystem may have been mounted longer than Ran.
+	// Ran is how long the filesystem was mounted: the sum of the intervals between consecutive scans that found the
+	// same mount. The filesystem may have been mounted longer than Ran.
 	Ran time.Duration `json:"ran"`
-	// Trimmed is when the filesystem was last trimmed, zero if it was never trimmed.
+	// Trimmed is when the filesystem was last trimmed, or zero if the filesystem was never trimmed.
 	Trimmed time.Time `json:"trimmed,omitzero"`
 
 	// Boot, Seq and Mounted identify the mount that the last scan saw. At is the time of the last scan on

@@ -8,19 +8,19 @@ import (
 // Selectors select disks. A disk must match all selectors that are given. A list of values is satisfied if one of its
 // values matches the disk.
 type Selectors struct {
-	// Names are patterns of kernel names. A virtio-blk, SCSI or NVMe disk can match any pattern. For another disk, the
-	// pattern must begin with the first two letters of the kernel name, without a wildcard. For a device-mapper device,
-	// the pattern must begin with "dm-".
+	// Names contains patterns for kernel names. A virtio-blk, SCSI or NVMe disk can match any pattern. For a disk of
+	// any other kind, the pattern must begin with the first two letters of the kernel name, without a wildcard. For a
+	// device-mapper device, the pattern must begin with "dm-".
 	Names []string `json:"names,omitempty"`
-	// MapperNames are patterns of the names of device-mapper devices.
+	// MapperNames contains patterns for the names of device-mapper devices.
 	MapperNames []string `json:"mapper_names,omitempty"`
-	// BackingFile are patterns of Facts.BackingFile, in which "*" does not match a slash. A class selects loop devices
-	// only if it has BackingFile patterns and also Names patterns for loop devices.
+	// BackingFile contains patterns for Facts.BackingFile. In these patterns, "*" does not match a slash. A class
+	// selects loop devices only if it has BackingFile patterns and also Names patterns for loop devices.
 	BackingFile []string `json:"backing_file,omitempty"`
-	// Transport is a list of transports as in Facts. "scsi" also selects VirtioSCSI.
+	// Transport is a list of values of Facts.Transport. "scsi" also selects VirtioSCSI.
 	Transport []string `json:"transport,omitempty"`
-	// Serial, WWN, Model and Vendor are patterns of the values that the hardware reports. ByPath are patterns of the
-	// slot, which is udev's ID_PATH.
+	// Serial, WWN, Model and Vendor contain patterns for the values that the hardware reports. ByPath contains patterns
+	// for the slot, which is udev's ID_PATH.
 	Serial []string `json:"serial,omitempty"`
 	WWN    []string `json:"wwn,omitempty"`
 	Model  []string `json:"model,omitempty"`
@@ -28,14 +28,15 @@ type Selectors struct {
 	ByPath []string `json:"by_path,omitempty"`
 	// Size is the range of the disk's size.
 	Size SizeRange `json:"size,omitzero"`
-	// Rotational and Removable are the values that a disk's Facts must have. If Local is true, Facts.Fabric must be
-	// false; if Local is false, Facts.Fabric must be true. A nil Rotational, Removable or Local matches any disk.
+	// Rotational and Removable must equal the fields with these names in the disk's Facts. If Local is true,
+	// Facts.Fabric must be false; if Local is false, Facts.Fabric must be true. A nil Rotational, Removable or Local
+	// matches any disk.
 	Rotational *bool `json:"rotational,omitempty"`
 	Removable  *bool `json:"removable,omitempty"`
 	Local      *bool `json:"local,omitempty"`
 	// LogicalSector is a list of logical block sizes in bytes.
 	LogicalSector []uint32 `json:"logical_sector,omitempty"`
-	// Partitions selects partitions, and does not select whole disks.
+	// Partitions reports whether a class selects only partitions (true) or only whole disks (false).
 	Partitions bool `json:"partitions,omitempty"`
 	// Compiled maps each pattern that is a regular expression to the compiled regular expression. policy.Compile sets
 	// Compiled.
@@ -45,7 +46,7 @@ type Selectors struct {
 // IsZero reports whether no selector is given.
 func (s *Selectors) IsZero() bool { return reflect.ValueOf(*s).IsZero() }
 
-// SizeRange is the range from Least to Most bytes, including both. If Most is 0, the range has no upper bound.
+// SizeRange is the range from Least to Most bytes, including both bounds. If Most is 0, the range has no upper bound.
 type SizeRange struct {
 	Least uint64 `json:"least,omitempty"`
 	Most  uint64 `json:"most,omitempty"`

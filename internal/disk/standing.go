@@ -6,9 +6,9 @@ import (
 )
 
 // HoldFile is the path of a file that turns all formatting off while the file exists. HeldBack, OffAtBoot and StateFull
-// are values of Standing.Formatting. HeldBack: the operator has made the hold file. OffAtBoot: the kernel command line
-// turns formatting off. StateFull: the filesystem is full, so no record can be written now. A value that begins with
-// StateGap means that a write has failed, so a record may be missing.
+// are values of Standing.Formatting. HeldBack: the operator has created the hold file. OffAtBoot: the kernel command
+// line turns formatting off. StateFull: the filesystem is full, so no record can be written now. A value that begins
+// with StateGap means that a write has failed, so a record may be missing.
 const (
 	HoldFile  = "/etc/hotmount/hold"
 	HeldBack  = HoldFile + " exists"
@@ -17,9 +17,9 @@ const (
 	StateGap  = "the state directory could not be written"
 )
 
-// Helps separates the two parts of Standing.Formatting: why the records forbid formatting, and a remedy for the
-// operator. Without a remedy, Standing.Formatting does not contain Helps. If the text of an error becomes
-// Standing.Formatting, Helps comes before the remedy in that text.
+// Helps is the text between the two parts of Standing.Formatting: the reason that forbids formatting, and a remedy for
+// the operator. Without a remedy, Standing.Formatting does not contain Helps. If the text of an error becomes
+// Standing.Formatting, that text also contains Helps before the remedy.
 const Helps = "; what helps: "
 
 // Standing is what hotmount's records contain about a disk.
@@ -28,34 +28,35 @@ type Standing struct {
 	// line. Formatting is empty if there is no such reason.
 	Formatting string `json:"formatting,omitempty"`
 	// Present is the recorded identity of a disk that was attached before hotmount was installed. The recorded disk may
-	// be this disk. Present is nil if no recorded disk can be this disk. An accept removes the record.
+	// be this disk. Present is nil if no recorded disk can be this disk. hotmount removes the record when the operator
+	// accepts the disk for the reason ReasonPresent.
 	Present *Identity `json:"present,omitempty"`
 	// Arrived is the recorded identity of a disk that was attached when hotmount first started with a new machine-id.
-	// The recorded disk may be this disk. Arrived is nil if no recorded disk can be this disk. An accept removes the
-	// record.
+	// The recorded disk may be this disk. Arrived is nil if no recorded disk can be this disk. hotmount removes the
+	// record when the operator accepts the disk for the reason ReasonNewMachine.
 	Arrived *Identity `json:"arrived,omitempty"`
-	// Accepted are the holds that the operator has accepted for this attachment.
+	// Accepted lists the holds that the operator has accepted for this attachment.
 	Accepted []Word `json:"accepted,omitempty"`
 	// Intent is the record of a format of this disk that has begun and has no recorded end, or nil if there is none.
 	Intent *Intent `json:"intent,omitempty"`
-	// IntentDoubt reports that Intent may belong to another disk. Only the UUID of the filesystem matches the disk, and
-	// a copy of the filesystem has the same UUID. For an intent to overwrite content, IntentDoubt is also true in a new
-	// attachment in the same boot. After a reboot, IntentDoubt is also true for such an intent unless the size and the
-	// serial or WWN match.
+	// IntentDoubt reports that Intent may belong to another disk. In this case, only the UUID of the disk's filesystem
+	// matches Intent, and a copy of the filesystem has the same UUID. If Intent announces an overwrite (Intent.Over),
+	// IntentDoubt is also true in two other cases. The first case is a new attachment of the disk in the same boot. The
+	// second case is a reboot, if the size differs, or if neither serial nor WWN matches.
 	IntentDoubt bool `json:"intent_doubt,omitempty"`
 	// IntentBySlot reports that only slot and size show that Intent belongs to this disk. Serial and WWN do not
-	// identify the disk, the attachment has changed, and the intent's UUID is not known on the disk. The next disk in
-	// the slot would match in the same way.
+	// identify the disk, the attachment has changed, and no filesystem with the intent's UUID is known on the disk.
+	// Another disk of this size in the slot would match in the same way.
 	IntentBySlot bool `json:"intent_by_slot,omitempty"`
 	// Verdict is the result of the last proof in this attachment.
 	Verdict *Verdict `json:"verdict,omitempty"`
 	// Fit is the result of the last attempt to grow the disk's filesystem, or nil if there was none.
 	Fit *Fit `json:"fit,omitempty"`
-	// Before is the filesystem that lay on the disk earlier in this attachment, or nil if there was none.
+	// Before is the record of a filesystem that was on the disk earlier in this attachment, or nil if there was none.
 	Before *Sighting `json:"before,omitempty"`
 	// FormerSerial is the record of the last content on a disk with this disk's serial or WWN (Identity.Same), or on
-	// its partitions. The content is a filesystem that this node mounted or made. The content can also be any other
-	// content that lay on the disk when an earlier boot ended.
+	// its partitions. The content is a filesystem that this node mounted or made, or any other content that was on the
+	// disk when an earlier boot ended.
 	FormerSerial *Sighting `json:"former_serial,omitempty"`
 	// FormerSlot is the record of the content that was on a disk of this size in this slot when an earlier boot ended.
 	// FormerSlot is nil if there is no such record. If FormerSerial is the same record, and the record names no UUID,
@@ -67,8 +68,9 @@ type Standing struct {
 	// Braked reports that hotmount held the disk because the format limit was reached, and that the operator has not
 	// accepted the disk since.
 	Braked bool `json:"braked,omitempty"`
-	// Unmounted is why the disk is kept unmounted: ReasonReleased or ReasonUnmounted, or empty if the disk may be
-	// mounted. A new attachment, an accept or a reboot clears Unmounted.
+	// Unmounted is the reason why hotmount does not mount the disk: ReasonReleased or ReasonUnmounted. Unmounted is
+	// empty if hotmount may mount the disk. hotmount clears Unmounted at a new attachment, at a reboot, or when the
+	// operator accepts the disk.
 	Unmounted Reason `json:"unmounted,omitempty"`
 	// Remount reports that the operator has cleared Unmounted, and that the disk has not been found mounted since.
 	Remount bool `json:"remount,omitempty"`
@@ -84,7 +86,8 @@ type Standing struct {
 	// time.
 	Resized bool `json:"resized,omitempty"`
 	// LastOn is the record of the last mount of this disk's filesystem, if the last mount was from another disk.
-	// Otherwise, LastOn is nil. Serial, WWN, slot or Beside show that it was another disk.
+	// Otherwise, LastOn is nil. The serials, the WWNs, the slots or the field Beside show that the two disks are
+	// different.
 	LastOn *Sighting `json:"last_on,omitempty"`
 	// Beside reports that, in this boot, this disk was already attached when the disk of LastOn was detached.
 	Beside bool `json:"beside,omitempty"`
@@ -93,12 +96,14 @@ type Standing struct {
 	Twin bool `json:"twin,omitempty"`
 	// Made reports that this node made the filesystem on the disk, or began to make the filesystem.
 	Made bool `json:"made,omitempty"`
-	// Used is the record that somebody else used the disk, or nil if there is none or the disk has been accepted since.
+	// Used is the record that other software used the disk. Used is nil if there is no such record, or if the operator
+	// has accepted the disk since.
 	Used *Use `json:"used,omitempty"`
 	// UsedLongAgo reports that Used is among the oldest records, which package store drops first. The daemon then
 	// records the use again, as the newest record.
 	UsedLongAgo bool `json:"-"`
-	// Volume is the last sighting of this disk's filesystem, on this disk or on another, or nil if there is none.
+	// Volume is the record of the last sighting of this disk's filesystem, on this disk or on another disk. Volume is
+	// nil if there is no such record.
 	Volume *Sighting `json:"volume,omitempty"`
 	// Given is the permanent record that this disk, this partition or a disk below this device-mapper device was given
 	// out as a block volume. Given is nil if none of these disks was given out.
@@ -109,8 +114,9 @@ type Standing struct {
 	// MountFailure is why the daemon failed to mount the disk, or empty if no failure is known. Only package helper
 	// sets MountFailure, before it offers or checks a token for `hotmount format`.
 	MountFailure string `json:"-"`
-	// Formats has one entry for each other disk on which this node began a format: the time since the last format of
-	// that disk began. The newest format is the last entry. A negative time means that the clock was set back.
+	// Formats contains one entry for each other disk that this node began to format. An entry is the time since the
+	// last format of that disk began. The newest format is the last entry. A negative time means that the clock was set
+	// back.
 	Formats []time.Duration `json:"-"`
 }
 
@@ -138,8 +144,8 @@ type Intent struct {
 	// Was is the UUID of the overwritten filesystem, empty if none was known.
 	Was string `json:"was,omitempty"`
 	// Left reports that the intent's disk has left its slot. hotmount sets Left only when it begins to format another
-	// disk in the slot, or when the operator accepts the content of another disk there. Without a serial, only the UUID
-	// of the filesystem still identifies the intent's disk.
+	// disk in the slot, or when the operator accepts the content of another disk there. If Left is true and the
+	// intent's disk has neither serial nor WWN, only the UUID of the filesystem still identifies the disk.
 	Left bool `json:"left,omitempty"`
 	// Doubt is the reason not to trust the new filesystem. For example, another program or machine may have written to
 	// the disk during the format. Doubt is empty if there is no such reason.
@@ -161,13 +167,13 @@ func (i *Intent) Type() string {
 // MkfsExt4 are the parameters of mkfs.ext4. With the same parameters, mkfs.ext4 writes the same bytes. hotmount
 // recognises an unfinished ext4 filesystem by the bytes that mkfs.ext4 writes.
 type MkfsExt4 struct {
-	// Options and Owner are MkfsOptions and RootOwner of the class.
+	// Options and Owner are the values of MkfsOptions and RootOwner in the class.
 	Options []string `json:"options,omitempty"`
 	Owner   string   `json:"owner,omitempty"`
 	// Time is the filesystem's creation time, in seconds since 1970.
 	Time int64 `json:"time"`
-	// Mode is RootMode of the class. hotmount sets the mode after mkfs.ext4 has ended, because mkfs.ext4 cannot set the
-	// mode. If Mode is empty, the root directory keeps the mode of mkfs.ext4, 0755.
+	// Mode is the value of RootMode in the class. hotmount sets the mode after mkfs.ext4 has ended, because mkfs.ext4
+	// cannot set the mode. If Mode is empty, the root directory keeps the mode 0755, which mkfs.ext4 sets.
 	Mode string `json:"mode,omitempty"`
 }
 

@@ -34,8 +34,8 @@ func ValidUUID(s string) bool {
 	return true
 }
 
-// Visible returns foreign bytes in a form that is safe to print, truncated after 256 bytes. Control characters, invalid
-// UTF-8 and format characters, such as direction overrides, are escaped.
+// Visible returns arbitrary bytes as text that is safe to print, and truncates the text after 256 bytes. Control
+// characters, invalid UTF-8 and format characters, such as direction overrides, are escaped.
 func Visible(s string) string {
 	const limit = 256
 	if len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f || r == '\\' }) {
@@ -58,8 +58,8 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// OneLine returns s as one line. The text s must already be visible (Visible), such as the text of an error. OneLine
-// replaces unprintable characters of s.
+// OneLine returns s as one line. Text from outside hotmount must already be escaped in s (Visible), as it is in the
+// text of an error. OneLine replaces unprintable characters of s.
 func OneLine(s string) string {
 	var lines []string
 	for line := range strings.SplitSeq(s, "\n") {
@@ -70,8 +70,8 @@ func OneLine(s string) string {
 	return Printable(strings.Join(lines, "; "))
 }
 
-// Printable replaces the characters of s that are not printable, such as those that control a terminal. The text s must
-// already be visible (Visible).
+// Printable replaces the characters of s that are not printable, such as those that control a terminal. Text from
+// outside hotmount must already be escaped in s (Visible).
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Use is the record that other software used a disk, or still uses the disk. The disk is not a volume of hotmount on
-// this node.
+// Use is the record that other software used a disk, or still uses the disk. hotmount makes no such record while the
+// disk is a volume of hotmount on this node.
 type Use struct {
 	Identity Identity `json:"identity"`
 	// UUID is the UUID of the filesystem that was known on the disk during the use, or empty.
 	UUID string `json:"uuid,omitempty"`
-	// The text How describes the use: "mounted at /srv". The text contains foreign bytes.
+	// The text How describes the use: "mounted at /srv". The text can contain arbitrary bytes.
 	How string `json:"how"`
-	// Seen is when the use was first seen.
+	// Seen is the time at which hotmount first saw the use.
 	Seen time.Time `json:"seen"`
 }
 
@@ -47,7 +47,7 @@ func (u *Use) OfWhole(f *Facts) bool {
 type Opener struct {
 	// PID is 0 if the disk is mounted, but no process with the mount was found.
 	PID int `json:"pid"`
-	// Command is the name of the process's program. It contains foreign bytes.
+	// Command is the name of the process's program. The name can contain arbitrary bytes.
 	Command string `json:"command"`
 	// Machine reports that the process is a virtual machine monitor. If Machine is false and How is empty, the process
 	// has the disk open for writing.
@@ -59,7 +59,7 @@ type Opener struct {
 // Lasts reports whether hotmount must record the use, so that the disk stays held after the use has ended.
 func (o *Opener) Lasts() bool { return o.Machine || o.How != "" && o.PID != 0 }
 
-// String returns what the process does with the disk, as the end of a sentence about the disk.
+// String returns the end of a sentence about the disk: how the process uses the disk.
 func (o *Opener) String() string {
 	switch {
 	case o.PID == 0:
@@ -72,8 +72,8 @@ func (o *Opener) String() string {
 	return fmt.Sprintf("opened for writing by %s (process %d)", o.Command, o.PID)
 }
 
-// Hint returns the command that shows the use of the disk with that device node, as the end of a message. Hint returns
-// "" if no process is known.
+// Hint returns the end of a message: a command that shows the use of the disk with that device node. Hint returns "" if
+// no process is known.
 func (o *Opener) Hint(node string) string {
 	switch {
 	case o.How == "":

@@ -28,15 +28,16 @@ func otherWWN(a, b string) bool {
 	return a != b && a != "" && strings.HasPrefix(b, kind+".")
 }
 
-// sameWWN reports whether o may be f on another path, and only the WWN shows this. f and o then have the same WWN and
-// partition number, and at least one has no serial.
+// sameWWN reports whether only the WWN shows that o and f may be two paths to one disk. In this case, o and f have the
+// same WWN and partition number, and at least one of them has no serial.
 func (f *Facts) sameWWN(o *Facts) bool {
 	return f.WWN != "" && f.WWN == o.WWN && f.Partition() == o.Partition() && (f.Serial == "" || o.Serial == "")
 }
 
 // pathOf reports whether o is the multipath device for the WWN of f. multipathd gives a multipath device the uuid
-// "mpath-" followed by its WWID. For NVMe, the WWID is the kernel's WWN. For SCSI, the WWID is udev's ID_SERIAL: a
-// digit for the kind, then the number with "_" for spaces (check_fill_0x83_id in scsi_serial.c of systemd).
+// "mpath-" followed by its WWID. For NVMe, the WWID is the kernel's WWN. For SCSI, the WWID is udev's ID_SERIAL
+// (check_fill_0x83_id in scsi_serial.c of systemd). ID_SERIAL is a digit for the kind, then the number with "_" in
+// place of spaces.
 func (f *Facts) pathOf(o *Facts) bool {
 	id, ok := strings.CutPrefix(o.Serial, "mpath-")
 	if !ok || o.Transport != "dm" || f.WWN == "" {

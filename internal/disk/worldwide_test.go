@@ -75,7 +75,7 @@ func TestHardware(t *testing.T) {
 	}
 }
 
-// TestPeersByWWN checks that a WWN of any kind counts if no serial distinguishes the disks.
+// TestPeersByWWN checks that disks with the same WWN of any kind are peers if no serial distinguishes the disks.
 func TestPeersByWWN(t *testing.T) {
 	const wwn = "naa.5000c50015ea71ac"
 	sda := Facts{ID: ID{Name: "sda", Seq: 2}, WWN: wwn}

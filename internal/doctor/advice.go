@@ -11,8 +11,8 @@ import (
 //go:embed advice.txt
 var adviceText string
 
-// advice returns the lines of the named section of advice.txt. The other parameters are pairs. Each pair is the name of
-// a placeholder and the value of the placeholder.
+// advice returns the lines of the named section of advice.txt. The parameter named values contains pairs. Each pair is
+// the name of a placeholder and the value of the placeholder.
 func advice(name string, values ...string) []string {
 	_, text, _ := strings.Cut(adviceText, "\n== "+name+" ==\n")
 	text, _, _ = strings.Cut(text, "\n== ")
@@ -23,11 +23,12 @@ func advice(name string, values ...string) []string {
 	return strings.Split(strings.NewReplacer(pairs...).Replace(strings.TrimSpace(text)), "\n")
 }
 
-// plain has the bytes that are safe without quotes in a shell, a path and a unit file.
+// plain contains the bytes that are safe without quotes in a shell, a path and a unit file.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
 
-// shellQuote quotes a word for a shell. shellQuote escapes bytes that a terminal does not show. An escaped word no
-// longer means the original bytes. This is intended, because nobody should paste the original bytes into a shell.
+// shellQuote quotes a word for a shell. shellQuote escapes bytes that a terminal does not show. For the shell, an
+// escaped word is different from the original word. The difference is intended, because nobody should paste the
+// original bytes into a shell.
 func shellQuote(s string) string {
 	if s != "" && strings.Trim(s, plain+":@+") == "" {
 		return s
@@ -52,7 +53,7 @@ func remedyRoot(p *Process, dir string) []string {
 }
 
 // kubeletAdvice returns the advice for the kubelet's systemd service or for the Kubernetes distribution.
-// hotmount-doctor(8) has the full explanation of the advice for kubelets.
+// hotmount-doctor(8) contains the full explanation of the advice for kubelets.
 func kubeletAdvice(p *Process, dir, propagation, kubernetes string) []string {
 	name, s := distribution(p), &p.Service
 	switch {
@@ -69,8 +70,8 @@ func kubeletAdvice(p *Process, dir, propagation, kubernetes string) []string {
 	return advice(name, "dir", dir, "propagation", propagation, "kubernetes", kubernetes)
 }
 
-// distribution returns the name of a section of advice.txt. The section is for the Kubernetes distribution to which the
-// kubelet seems to belong.
+// distribution guesses the Kubernetes distribution of a kubelet, and returns the name of the section of advice.txt for
+// this distribution.
 func distribution(p *Process) string {
 	switch base := path.Base(p.Exe); {
 	case base == "kubelite" || p.Name == "kubelite" || strings.HasPrefix(p.Exe, "/snap/microk8s/"):

@@ -12,7 +12,7 @@ import (
 // placeholder matches a placeholder that has not been replaced by a value.
 var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
 
-// TestAdvice checks that advice.txt has all advice that the code uses, and no other advice.
+// TestAdvice checks that advice.txt contains all advice that the code uses, and no other advice.
 func TestAdvice(t *testing.T) {
 	var asked, written []string
 	files, err := filepath.Glob("*.go")
@@ -72,7 +72,7 @@ func TestDistribution(t *testing.T) {
 	}
 }
 
-// TestRemedy checks that the lines of a remedy contain what is needed, and nothing harmful.
+// TestRemedy checks that each remedy contains the settings or commands that help in its case, and nothing harmful.
 func TestRemedy(t *testing.T) {
 	const dir = "/mnt/disks"
 	process := func(name, exe string, args ...string) *Process {
@@ -99,7 +99,8 @@ func TestRemedy(t *testing.T) {
 		{"kind", remedy(plain, dir), "propagation: HostToContainer", ""},
 		{"a container's root", remedyRoot(plain, defaultRoot), "--volume /var/lib/kubelet:/var/lib/kubelet:rshared", ""},
 		{"kind's root", remedyRoot(plain, defaultRoot), "propagation: Bidirectional", ""},
-		// The advice must not change the channel of MicroK8s, because a channel is a version of Kubernetes.
+		// The advice must not change the channel of MicroK8s, because another channel can contain another version of
+		// Kubernetes.
 		{"microk8s", remedy(microk8s, dir), "strict", "channel="},
 		{"microk8s is not refreshed into another snap", remedy(microk8s, dir), "drain", "refresh"},
 		{"talos", remedy(talos, dir), "options: [rbind, rslave, rw]", ""},

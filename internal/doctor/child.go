@@ -18,7 +18,7 @@ import (
 )
 
 // Live returns the Source for the running system. This Source starts two programs as child processes: systemctl, and
-// hotmount itself. The child process of hotmount calls Child.
+// hotmount itself. In the child process, hotmount calls Child.
 func Live() Source {
 	return Source{
 		Look: askLook,
@@ -52,8 +52,8 @@ func askLook(ctx context.Context, pid int, paths []string) ([]Answer, error) {
 	return ask(ctx, given, "look", strconv.Itoa(pid))
 }
 
-// ask runs a child and returns its answers. If the last answer of the child is a Failure, ask returns the Failure as
-// the error.
+// ask runs a child process of hotmount, and returns the answers of the child. If the last answer of the child is a
+// Failure, ask returns the Failure as the error.
 func ask(ctx context.Context, stdin *os.File, args ...string) ([]Answer, error) {
 	all, err := run.Self[Answer](ctx, stdin, args...)
 	if n := len(all); n > 0 && all[n-1].Failure != "" {
@@ -63,7 +63,7 @@ func ask(ctx context.Context, stdin *os.File, args ...string) ([]Answer, error) 
 }
 
 // Child runs in a child process of hotmount (Live), and answers one question. If list is true, Child calls List for the
-// directory in the parameter target. If list is false, Child calls Look for the PID in the parameter target and the
+// directory in the parameter `target`. If list is false, Child calls Look for the PID in the parameter `target` and the
 // NUL-separated paths in r. If an error occurs, the last answer that Child writes contains the error.
 func Child(list bool, target string, r io.Reader, w io.Writer) error {
 	err := func() error {

@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestLookMany checks a look at more paths than fit on a command line. A command line can have a quarter of the stack
-// limit, and at least 128 KiB (execve(2)).
+// TestLookMany calls askLook with more paths than fit on a command line. The maximum size of a command line is a
+// quarter of the stack limit, but at least 128 KiB (execve(2)).
 func TestLookMany(t *testing.T) {
 	var stack unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_STACK, &stack); err != nil {

@@ -64,8 +64,8 @@ func (e *examiner) noDirectory(c *disk.Class) {
 	}
 }
 
-// covered adds a finding for each mount at the path p that another mount hides. If the doctor cannot look at p, covered
-// adds a finding with the reason.
+// covered examines the mounts at the path p, and adds a finding for each mount that another mount hides. If the doctor
+// cannot look at p, covered adds a finding with the reason.
 func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 	f, shown := Finding{Class: c.Name, Paths: []string{p}}, disk.Visible(p)
 	for i := range e.s.Host.Mounts {

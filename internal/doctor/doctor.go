@@ -2,7 +2,7 @@
 // and pod has the host's disk at each path, or writes to the system disk instead. Package doctor changes nothing.
 //
 // Take gathers a Snapshot, and finds the faults that do not depend on mounts. Examine is a pure function that judges
-// each class directory and each mount of each view. advice.txt has the remedies for the findings.
+// each class directory and each mount of each view. advice.txt contains the remedies for the findings.
 package doctor
 
 import (
@@ -15,9 +15,9 @@ type Role string
 
 // The constants are the roles of processes. For a process without a role, the doctor examines only the mount table.
 const (
-	// Kubelet binds volumes into the directories of pods.
+	// Kubelet bind-mounts volumes into the directories of pods.
 	Kubelet Role = "kubelet"
-	// Provisioner makes a volume from each mount that it finds.
+	// Provisioner makes a PersistentVolume from each mount that it finds.
 	Provisioner Role = "provisioner"
 	// Runtime (containerd, dockerd, CRI-O) mounts the directories of pods into containers.
 	Runtime Role = "runtime"
@@ -25,18 +25,19 @@ const (
 	Agent Role = "hotmount"
 )
 
-// Process is one process of the node. The name and the executable of a Process are foreign bytes.
+// Process is one process of the node. The name and the executable of a Process come from the process, so they can
+// contain arbitrary bytes.
 type Process struct {
 	PID  int    `json:"pid"`
 	Name string `json:"name"`
 	// Exe is the path of the executable within the process's root directory, empty if the path cannot be read.
 	Exe  string `json:"exe,omitempty"`
 	Role Role   `json:"role,omitempty"`
-	// Pod is the UID of the pod. Container is the id that the runtime gives the container. Pod and Container come
-	// from the control group, and are empty if the group names none.
+	// Pod is the UID of the pod. Container is the id that the runtime gives the container. Pod and Container are read
+	// from the path of the control group. A value that this path does not contain is empty.
 	Pod       string `json:"pod,omitempty"`
 	Container string `json:"container,omitempty"`
-	// Service is the service of a kubelet or runtime.
+	// Service is the systemd service in which a kubelet or runtime runs.
 	Service Service `json:"-"`
 	// Args is the command line of a kubelet or of the daemon. Roots are the root directories of a kubelet.
 	Args  []string `json:"-"`
@@ -70,17 +71,17 @@ type Sight struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// Entry is an entry of a class directory. If something is mounted on the entry, Entry describes what lies below the
-// mount.
+// Entry is an entry of a class directory. If something is mounted on the entry, Entry describes the entry that the
+// mount hides.
 type Entry struct {
-	// Name is the name of the entry, which consists of foreign bytes.
+	// Name is the name of the entry, which can contain arbitrary bytes.
 	Name string `json:"name"`
 	// Kind is "directory", "file", "symlink", "fifo", "socket" or "device".
 	Kind string `json:"kind"`
 	// First is the name of one file in the entry, if the entry is a directory. First is never hotmount's marker file,
 	// and is empty if the directory has no other file.
 	First string `json:"first,omitempty"`
-	// Target is the target of a symlink.
+	// Target is the target of the entry, if the entry is a symlink.
 	Target string `json:"target,omitempty"`
 	// Failure is the reason why the doctor cannot look at the entry.
 	Failure string `json:"failure,omitempty"`
@@ -89,7 +90,7 @@ type Entry struct {
 // PodName is the Kubernetes name of a pod.
 type PodName struct{ Namespace, Name string }
 
-// Snapshot has the facts that Examine judges.
+// Snapshot contains the facts that Examine judges.
 type Snapshot struct {
 	// Host is the view of PID 1. Views are all views except the host's.
 	Host    View
@@ -97,7 +98,7 @@ type Snapshot struct {
 	Classes []disk.Class
 	// Node is the Kubernetes name of the node, empty if unknown.
 	Node string
-	// Disks are the disks that a class selects.
+	// Disks are the device numbers of the disks that a class selects.
 	Disks []disk.Dev
 	// Gone reports for each mounted block device whether the device has disappeared from sysfs.
 	Gone map[disk.Dev]bool
@@ -106,7 +107,7 @@ type Snapshot struct {
 	// Pods maps the UIDs of pods to their names. Containers maps the ids of containers to their names.
 	Pods       map[string]PodName
 	Containers map[string]string
-	// Found has the findings that the doctor makes while it collects the other facts.
+	// Found contains the findings that the doctor makes while it collects the other facts.
 	Found Findings
 	// roots are the root directories of all kubelets.
 	roots []string

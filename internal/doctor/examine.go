@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// Examine judges a snapshot.
+// Examine judges a snapshot, and returns the report.
 func Examine(s *Snapshot) *Report {
 	e := examiner{s: s, report: &Report{Host: []HostDirectory{}, Seen: []Seen{}, Findings: Findings{}}, rescued: map[string]bool{}}
 	for i := range s.Classes {
@@ -36,7 +36,8 @@ func (e *examiner) find(f Finding, level Level, kind Kind, do []string, what str
 	e.report.Findings.Add(f, level, kind, do, what, args...)
 }
 
-// receivers returns the peer groups that receive a new mount, if the new mount is made on a mount of the given group.
+// receivers returns the peer groups to which a new mount propagates, if the new mount is made on a mount of the given
+// group.
 func (e *examiner) receivers(group int) map[int]bool {
 	var tables [][]mounts.Mount
 	for _, v := range e.s.allViews() {
@@ -59,8 +60,8 @@ type place struct {
 	own bool
 }
 
-// deletedSuffix is what the kernel appends to the root of a mount whose directory was removed (show_mountinfo;
-// seq_dentry in fs/seq_file.c).
+// deletedSuffix is the text that the kernel appends in mountinfo to the root of a mount whose directory was removed
+// (show_mountinfo; seq_dentry in fs/seq_file.c).
 const deletedSuffix = "//deleted"
 
 // place resolves a path in a view, and returns the place to which the path leads. The second result is false if the

@@ -50,7 +50,8 @@ func tree(t *testing.T, text string) []mounts.Mount {
 	return table
 }
 
-// walk resolves a path as the kernel does, from mount to mount. Of two mounts at one path, the upper mount counts.
+// walk resolves a path as the kernel does, from mount to mount. If one of two mounts at a path covers the other, walk
+// ends on the upper mount.
 func walk(table []mounts.Mount, p string) Sight {
 	at := &table[0]
 	for {
@@ -71,7 +72,7 @@ func walk(table []mounts.Mount, p string) Sight {
 	}
 }
 
-// view returns a view of a process. The fourth parameter has the paths that do not exist in the view.
+// view returns a view of a process. The parameter `absent` contains the paths that do not exist in the view.
 func view(t *testing.T, namespace, text string, absent []string, processes ...Process) View {
 	t.Helper()
 	v := View{Namespace: namespace, Root: "/", Mounts: tree(t, text), Processes: processes, Bases: map[string]string{dir: dir}, Sights: map[string]Sight{}}
@@ -124,21 +125,21 @@ func TestExamine(t *testing.T) {
 	on := func(change func(*Snapshot)) func(*testing.T, *Snapshot) {
 		return func(t *testing.T, s *Snapshot) { s.Host.Processes = append(s.Host.Processes, kubelet); change(s) }
 	}
-	// pod adds a container with one mount.
+	// The function `pod` adds the view of a container with one mount.
 	pod := func(mount string) func(*testing.T, *Snapshot) {
 		return func(t *testing.T, s *Snapshot) {
 			s.Host.Processes = append(s.Host.Processes, kubelet)
 			s.Views = append(s.Views, view(t, "mnt:[3]", "200 190 0:70 / / rw - overlay overlay rw\n201 200 "+mount+"\n", nil, Process{PID: 900, Name: "postgres", Pod: uid, Container: id}))
 		}
 	}
-	// bound adds kubelet's mount for a pod, and further mounts of the host.
+	// The function `bound` adds kubelet's mount for a pod, and other mounts of the host.
 	bound := func(mount, more string) func(*testing.T, *Snapshot) {
 		return on(func(s *Snapshot) {
 			s.Host = view(t, "mnt:[1]", hostTable+more+"60 27 "+mount+" rw shared:1 - ext4 none rw\n", nil, Process{PID: 1}, kubelet)
 		})
 	}
-	// named adds the mount of a pod's volume. The volume has the name nameOfA, which the provisioner makes for the
-	// first disk. The function also sets the names of the node and the StorageClass.
+	// The function named adds the mount of a pod's volume. The volume has the name nameOfA, which the provisioner makes
+	// for the first disk. The function also sets the names of the node and the StorageClass.
 	nameOfA := disk.VolumeName(path.Base(a), "worker-1", "fast")
 	named := func(mount, below string) func(*testing.T, *Snapshot) {
 		return on(func(s *Snapshot) {
@@ -409,7 +410,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestVolumeFinding checks the words of a finding: where the data is, how to read the data, and what to do.
+// TestVolumeFinding checks the texts of a finding: where the data is, how to read the data, and what to do.
 func TestVolumeFinding(t *testing.T) {
 	s := node(t)
 	s.Host.Processes = append(s.Host.Processes, kubelet)

@@ -19,28 +19,28 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// Answer is one JSON line from Look or List. Each Answer has only one part: Namespace, Args, At with Sight, Entry, or
-// Failure.
+// Answer is one JSON line from Look or List. Each Answer contains only one of these parts: Namespace, Args, At with
+// Sight, Entry, or Failure.
 type Answer struct {
 	// Namespace is the mount namespace of the process. Look sends the namespace before all other answers.
 	Namespace string `json:"namespace,omitempty"`
 	// Args is the command line of the process.
 	Args []string `json:"args,omitempty"`
-	// At is a requested path. Sight is what the process has at the path At.
+	// At is a requested path. Sight is what the process finds at the path At.
 	At    string `json:"at,omitempty"`
 	Sight *Sight `json:"sight,omitempty"`
 	// Entry is one entry of a directory.
 	Entry *Entry `json:"entry,omitempty"`
-	// Failure is the reason why no more answers follow.
+	// Failure is the error after which no more answers follow.
 	Failure string `json:"failure,omitempty"`
 }
 
 // maxArgs is the maximum number of bytes that Look reads of a command line.
 const maxArgs = 64 << 10
 
-// Look finds out what a process has at each path, resolved inside the root directory of the process. Look writes each
-// Answer on its own line: the namespace first, then the paths in any order. Without paths, Look writes the command line
-// of the process.
+// Look finds out what a process sees at each path. Look resolves the paths inside the root directory of the process.
+// Look writes each Answer on its own line: the namespace first, then the paths in any order. If the parameter `paths` is
+// empty, Look writes the command line of the process instead.
 //
 // Look can hang forever when it reads the command line of a process, or opens a path on a filesystem that does not
 // answer. The caller must run Look in a separate process, so that the caller does not hang. While one path hangs, Look

@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Print writes the report for people.
+// Print writes the report as text for people.
 func (r *Report) Print(w io.Writer) error {
 	var b strings.Builder
 	for _, h := range r.Host {
@@ -25,8 +25,8 @@ func (r *Report) Print(w io.Writer) error {
 	}
 	printed := map[string]bool{}
 	for _, f := range r.Findings {
-		// The code that makes a finding should escape foreign bytes. Printable escapes the bytes that are still
-		// unescaped.
+		// The code that makes a finding should already escape text from other programs. disk.Printable replaces the
+		// unprintable characters that remain.
 		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(f.Level)), disk.Printable(f.What))
 		if f.Data != "" {
 			fmt.Fprintf(&b, "  the data: %s %s\n", disk.Visible(f.Data), r.whereIs(&f))

@@ -8,7 +8,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// TestHarmless checks that Print escapes the foreign bytes in a finding.
+// TestHarmless checks that Print replaces the unprintable characters in a finding.
 func TestHarmless(t *testing.T) {
 	r := &Report{Findings: []Finding{{Level: Problem, What: "a\x1b[2J\nnothing found\u009b\xff", Do: []string{"x '\\'' y", "\r\n  curl|sh"}}}}
 	var b strings.Builder

@@ -146,9 +146,9 @@ var roles = map[string]Role{
 	"hotmount": Agent,
 }
 
-// isPlausible reports whether a process can have the role that its name claims. Any program in a pod can take any
-// name. Kubelets and runtimes mount on the host, so they have CAP_SYS_ADMIN (capabilities(7)) in the host's user
-// namespace. CAP_SYS_ADMIN in another user namespace proves nothing, because any process can have it there
+// isPlausible reports whether a process can have the role that its name claims. Any program in a pod can take any name.
+// Kubelets and runtimes mount on the host, so they have CAP_SYS_ADMIN (capabilities(7)) in the host's user namespace.
+// CAP_SYS_ADMIN in another user namespace proves nothing, because any process can get this capability there
 // (user_namespaces(7)).
 func (src Source) isPlausible(p *Process) bool {
 	switch {
@@ -212,10 +212,10 @@ const defaultRoot = csi.DefaultRoot
 // one root directory.
 const maxRoots = 8
 
-// rootDirectories returns a kubelet's root directories from its command line and its mounts. The second result has the
-// directories that rootDirectories leaves out. rootDirectories leaves out directories beyond maxRoots. rootDirectories
-// also leaves out names with bytes other than those in plain. Such names are not safe in the advice, because users
-// paste lines of the advice into a shell.
+// rootDirectories returns a kubelet's root directories from its command line and its mounts. The second result contains
+// the directories that rootDirectories leaves out. rootDirectories leaves out directories beyond maxRoots.
+// rootDirectories also leaves out directories whose names contain bytes that are not in the constant `plain`. Such names
+// are not safe in the advice, because users paste lines of the advice into a shell.
 func rootDirectories(p *Process, table []mounts.Mount) (dirs, left []string) {
 	if p.Role != Kubelet {
 		return nil, nil

@@ -17,11 +17,11 @@ const (
 	Problem Level = "problem"
 	// Warning means that something does not work or may cause trouble, but no data is lost unnoticed.
 	Warning Level = "warning"
-	// Note means something worth knowing that needs no action.
+	// Note means that something is worth knowing, but needs no action.
 	Note Level = "note"
 )
 
-// Kind identifies the fault of a finding, for programs.
+// Kind identifies the fault of a finding for programs that read the report.
 type Kind string
 
 // The kinds of findings.
@@ -30,7 +30,7 @@ const (
 	NotPropagated Kind = "not-propagated"
 	// OtherDirectory: the process has another directory at the path of the class directory.
 	OtherDirectory Kind = "other-directory"
-	// NoDirectory: the class directory does not exist.
+	// NoDirectory: the class directory does not exist on the host or in the view of a process.
 	NoDirectory Kind = "no-directory"
 	// WrongMount: at the path of a disk, the process sees something other than the disk.
 	WrongMount Kind = "wrong-mount"
@@ -50,7 +50,7 @@ const (
 	NotSharedBack Kind = "not-shared-back"
 	// StaleCopy: a process still holds a mount that the host no longer has.
 	StaleCopy Kind = "stale-copy"
-	// Covered: one mount hides another.
+	// Covered: one mount hides another mount.
 	Covered Kind = "covered"
 	// DataHidden: a mount hides files.
 	DataHidden Kind = "data-hidden"
@@ -62,7 +62,7 @@ const (
 	Trimmed Kind = "fstrim"
 	// NoHelper: a program that a class needs is missing.
 	NoHelper Kind = "missing-helper"
-	// FailedDisk: reads or writes of a disk fail.
+	// FailedDisk: the state of a disk is "failed" (disk.Decision.State).
 	FailedDisk Kind = "failed-disk"
 	// NewDisksHeld: a class holds new disks because of the storage drivers on the node.
 	NewDisksHeld Kind = "new-disks-held"
@@ -89,7 +89,7 @@ type Pod struct {
 type Finding struct {
 	Level Level `json:"level"`
 	Kind  Kind  `json:"kind"`
-	// Class is the name of the class with the fault. Paths are the places with the fault.
+	// Class is the name of the class with the fault. Paths are the paths at which the fault exists.
 	Class string   `json:"class,omitempty"`
 	Paths []string `json:"paths,omitempty"`
 	// Processes are the processes with the fault, at most 10.
@@ -99,7 +99,7 @@ type Finding struct {
 	// data now.
 	Data  string `json:"data,omitempty"`
 	Reach string `json:"reach,omitempty"`
-	// The field What describes the finding in words. The lines in Do are the remedy.
+	// The field What describes the finding in words. The field Do contains the lines of the remedy.
 	What string   `json:"what"`
 	Do   []string `json:"do,omitempty"`
 }
@@ -108,7 +108,7 @@ type Finding struct {
 type Findings []Finding
 
 // Add adds a finding. The last parameters are a format string and its arguments (fmt.Sprintf). The caller must escape
-// all foreign bytes in the arguments.
+// all arguments that other programs can choose, such as the names of processes.
 func (all *Findings) Add(f Finding, level Level, kind Kind, do []string, what string, args ...any) {
 	f.Level, f.Kind, f.Do, f.What = level, kind, do, fmt.Sprintf(what, args...)
 	f.Processes = f.Processes[:min(len(f.Processes), 10)]
@@ -141,10 +141,10 @@ type Seen struct {
 	Process   Process `json:"process"`
 	Namespace string  `json:"namespace"`
 	Class     string  `json:"class"`
-	// Directory is the path at which the process has the class directory.
+	// Directory is the path at which the process sees the class directory.
 	Directory string `json:"directory"`
 	// Sees compares the directory with the host's directory: "same", "other", "absent" or "unknown". Arrives reports
-	// whether new mounts on the host arrive at the process.
+	// whether new mounts on the host propagate to the process.
 	Sees    string      `json:"sees"`
 	Arrives bool        `json:"arrives"`
 	Mounts  []SeenMount `json:"mounts,omitempty"`
@@ -162,7 +162,7 @@ type SeenMount struct {
 
 // Report is the result of an examination.
 type Report struct {
-	// Host is what PID 1 has in the class directories. Seen is what processes other than PID 1 see of the class
+	// Host is what PID 1 sees in the class directories. Seen is what processes other than PID 1 see of the class
 	// directories.
 	Host     []HostDirectory `json:"host"`
 	Seen     []Seen          `json:"seen"`
@@ -193,8 +193,8 @@ func (r *Report) Count(l Level) int {
 	return n
 }
 
-// Confirmed examines a snapshot. If anything is wrong, Confirmed examines a second snapshot, because mounts change
-// while their tables are read.
+// Confirmed examines a snapshot. If the report contains a problem or a warning, Confirmed examines a second snapshot,
+// because mounts can change while the doctor reads the mount tables.
 func Confirmed(take func() (*Snapshot, error)) (*Report, error) {
 	s, err := take()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestList checks that List lists the files under a mount, and does not enter the mount.
+// TestList checks that List finds the files that a mount hides, and does not list the mounted filesystem.
 func TestList(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"mounted/hidden", "empty/", "full/x"} {

@@ -77,8 +77,8 @@ func (src Source) service(ctx context.Context, s *Service) error {
 	return nil
 }
 
-// setIn returns a text with the names of the files that contain a setting. If another setting implies the setting, no
-// file contains it, and the text is "".
+// setIn returns a text with the names of the files that contain a setting. If no file contains the setting, because
+// another setting implies it, the text is "".
 func (src Source) setIn(files []string, name string) (string, error) {
 	var in []string
 	for _, file := range files {

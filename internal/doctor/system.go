@@ -14,9 +14,9 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// mkfs and mountHelpers map each filesystem type to the Debian package of a program. The map mkfs has the packages of
-// /sbin/mkfs.TYPE. mountHelpers has the packages of /sbin/mount.TYPE, for types that the kernel alone cannot mount
-// (mount(8)).
+// mkfs and mountHelpers map each filesystem type to the Debian package of a program. The map mkfs contains the packages
+// of /sbin/mkfs.TYPE. The map mountHelpers contains the packages of /sbin/mount.TYPE, for types that the kernel alone
+// cannot mount (mount(8)).
 var (
 	mkfs         = map[string]string{"xfs": "xfsprogs", "ext4": "e2fsprogs"}
 	mountHelpers = map[string]string{

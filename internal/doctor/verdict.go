@@ -52,12 +52,12 @@ type hit struct {
 	view   *View
 	mount  *mounts.Mount
 	volume volume
-	// Only a hit of the kind NotItsDisk has a level and a reason.
+	// The fields `level` and why are set only for a hit of the kind NotItsDisk.
 	level Level
 	why   string
 }
 
-// process returns one process that has the mount. A container's process takes precedence over kubelet's process.
+// process returns one process that sees the mount. A container's process takes precedence over kubelet's process.
 func (h *hit) process() *Process {
 	if p := h.view.first(""); p != nil {
 		return p
@@ -65,8 +65,8 @@ func (h *hit) process() *Process {
 	return &h.view.Processes[0]
 }
 
-// group is a key: all mounts with an equal group become one finding. The field key is the entry of a class directory,
-// the volume, or the device. Each pod has its own finding, but a StaleCopy has one finding for all pods.
+// group is a key: all mounts with an equal group become one finding. The field `key` is the entry of a class directory,
+// the volume, or the device. Each pod gets its own finding. For a StaleCopy, all pods share one finding.
 type group struct {
 	kind            Kind
 	class, key, pod string
@@ -74,8 +74,8 @@ type group struct {
 
 // hostFacts are the facts from the host's mount table that every verdict on a mount needs.
 type hostFacts struct {
-	// classes maps each place of a class directory to the class's name. A later mount may hide the place of a class
-	// directory.
+	// The map classes contains the class's name for each place at the path of a class directory. If a mount hides an
+	// earlier mount, one path can have several places.
 	classes map[point]string
 	// mounted[dev] is true if the host has mounted the filesystem of the device. points[p] is true if the host has
 	// mounted the directory p of a filesystem. Neither map includes the mounts for pods.
@@ -143,8 +143,8 @@ func (e *examiner) mounts() {
 }
 
 // judgeMount judges one mount, and adds each verdict to the map. The possible verdicts are:
-//   - OnSystemDisk: the mount lies in a class directory, on that directory's own filesystem. The volume's disk was not
-//     mounted.
+//   - OnSystemDisk: the mount shows a directory below a class directory, on the filesystem of the class directory
+//     itself. The volume's disk was not mounted.
 //   - BareDirectory: the mount shows the directory at which kubelet mounts a volume. The volume itself is missing.
 //   - StaleCopy: the disk is gone, or the host no longer has it mounted.
 //   - NotItsDisk: the mount is a pod's volume, but not on the disk from which the volume was made.
@@ -184,7 +184,7 @@ func (e *examiner) judgeMount(host *hostFacts, v *View, m *mounts.Mount, hits ma
 // mounted on the host. Such a mount can be a StaleCopy only if the mount belongs to a pod, its disk is gone, or a class
 // selects its disk.
 func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) bool {
-	// staging is the RuntimeDirectory= of hotmount-stage@.service, in which a disk is mounted for a moment.
+	// staging is the RuntimeDirectory= of hotmount-stage@.service, in which hotmount mounts a disk for a short time.
 	const staging = "/run/hotmount-stage/"
 	if v != &e.s.Host {
 		// A mount that propagates from the host disappears together with the host's mount.
@@ -272,7 +272,7 @@ func (e *examiner) volume(g group, hits []hit) {
 	e.find(f, cmp.Or(best.level, Problem), g.kind, append(advice("copy", "reach", f.Reach, "copy", copied), then...), "%s: %s", subject, what)
 }
 
-// pod returns a pod with its names, if they are known.
+// pod returns the Pod with this UID. If the doctor found the names of the pod, the Pod contains these names.
 func (e *examiner) pod(uid string) Pod {
 	return Pod{UID: uid, Namespace: e.s.Pods[uid].Namespace, Name: e.s.Pods[uid].Name}
 }

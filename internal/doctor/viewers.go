@@ -42,7 +42,7 @@ func (e *examiner) judgeViewers(c *disk.Class, host place, disks map[string]plac
 }
 
 // judgeViewer judges what one process sees of a class directory, and returns the result in the form of Seen.Sees. The
-// parameter groups has the peer groups that receive new mounts in the host's directory.
+// parameter groups contains the peer groups that receive new mounts in the host's directory.
 func (e *examiner) judgeViewer(c *disk.Class, v *View, p *Process, host place, groups map[int]bool, disks map[string]place) string {
 	base := v.Bases[c.Directory]
 	f := Finding{Class: c.Name, Paths: []string{base}, Processes: []Process{*p}}
@@ -151,7 +151,8 @@ func (e *examiner) sharedBack() {
 	}
 	for _, v := range e.s.allViews() {
 		kubelet, culprit := v.first(Kubelet), v.first(Kubelet)
-		// The runtime of k3s and similar distributions is a child of kubelet, in the namespace of kubelet.
+		// The runtime of k3s and similar distributions is a child process of kubelet, in the same mount namespace as
+		// kubelet.
 		if kubelet == nil || slices.ContainsFunc(runtimes, func(r *View) bool { return r.Namespace == v.Namespace }) {
 			continue
 		}

@@ -17,18 +17,18 @@ import (
 // mkfs.xfs bypasses the page cache, so the kernel's counts of bytes show whether anybody else has written to the disk.
 // The bytes counted for the disk must equal the bytes counted for mkfs.xfs, plus zero, one or two times the size of the
 // XFS log. mkfs.xfs asks the kernel to zero the XFS log (libxfs_log_clear in xfsprogs). If the disk's write-zeroes
-// command succeeds, the kernel adds the size of the log to the disk's bytes once. If this command fails, the kernel
-// writes the zeros itself and adds the size twice. If the kernel refuses the request, mkfs.xfs writes the zeros itself.
-// The bytes counted for mkfs.xfs then include the log.
+// command succeeds, the kernel adds the size of the log once to the count for the disk. If the write-zeroes command
+// fails, the kernel writes the zeros itself, and adds the size of the log twice. If the kernel refuses to zero the log,
+// mkfs.xfs writes the zeros itself. In this case, the bytes counted for mkfs.xfs include the log.
 //
-// If the counts of the disk and of mkfs.xfs differ, isOurs reads the disk again with the plan of the proof. isOurs then
-// returns nil only if it has read every byte and each byte is zero or part of hotmount's filesystem.
+// If the log does not explain the difference between the two counts, isOurs reads the disk again with the plan of the
+// proof. isOurs then returns nil only if it has read every byte and each byte is zero or part of hotmount's filesystem.
 //
 // mkfs.ext4 writes through the page cache, so the kernel's counts prove nothing and isOurs reads the disk again. If the
 // reading after mkfs.ext4 is interrupted, the filesystem is not in doubt, because nothing suggests another writer.
 //
-// If the disk was not all zeros, old data cannot be distinguished from later writes, so isOurs does not read the disk
-// again. isOurs then relies on the counts after mkfs.xfs, and checks nothing after mkfs.ext4.
+// If the disk was not proven all zero before mkfs, old data cannot be distinguished from later writes. In this case,
+// isOurs does not read the disk again. isOurs then checks only the counts after mkfs.xfs, and nothing after mkfs.ext4.
 func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uint64) error {
 	zeros := !o.Intent.Over && s.plan != probe.Unsigned
 	var counts string
@@ -50,7 +50,8 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 		if !zeros {
 			return fmt.Errorf("%w: %s; hotmount cannot tell whether somebody else made some of these writes, because the disk was not all zeros before", ErrWritten, counts)
 		}
-		// The doubt about other writers is recorded before the second reading, which may take long and be interrupted.
+		// The doubt about other writers is recorded now, because the second reading may take long and may be
+		// interrupted.
 		o.Intent.Doubt = counts + ", and hotmount could not read the whole disk again"
 		if err := s.deps.Intents.Amend(o.Intent); err != nil {
 			return err
@@ -83,8 +84,8 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 }
 
 // again() returns an error if the content of the disk has changed since the proof, or if anybody has written to the
-// disk. With a token, the method compares samples of the content. Without a token, the method compares the result of a
-// short look with the proof.
+// disk. With a token, again() compares samples of the disk with the samples that were read when the token was verified.
+// Without a token, again() compares the result of a short look with the proof.
 func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	if o.Token != "" {
 		return s.verifyToken(ctx)
@@ -101,7 +102,8 @@ func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	return s.isUntouched()
 }
 
-// changed returns ErrWritten if the kernel counted writes of this machine to the disk, otherwise ErrShared.
+// changed returns ErrWritten if this machine has written to the disk according to the kernel's counts. If this machine
+// has not written to the disk, changed returns ErrShared.
 func (s *Session) changed(what error) error {
 	switch err := s.isUntouched(); {
 	case err == nil:

@@ -27,16 +27,16 @@ const (
 type ext4 struct {
 	node, uuid string
 	program    disk.MkfsExt4
-	// If e.dry is set, mkfs.ext4 writes nothing (-n). If e.like is set, mkfs.ext4 writes its bytes to a file instead of
-	// the disk.
+	// If the field `dry` is set, mkfs.ext4 writes nothing (-n). If the field `like` is set, mkfs.ext4 writes its bytes to a
+	// file instead of the disk.
 	dry, like bool
 }
 
 // args returns the arguments of mkfs.ext4.
 //
-// If -F is given twice, mkfs.ext4 overwrites a disk that is in use (mke2fs(8)), so the arguments never contain -F. If
-// mkfs.ext4 has no terminal, it overwrites content without a question, so hotmount itself proves that the disk is
-// blank. The options of mkfs.ext4 disable discard, like those of mkfs.xfs.
+// If -F is given twice, mkfs.ext4 overwrites a disk that is in use (mke2fs(8)), so the arguments never contain -F.
+// Without a terminal, mkfs.ext4 overwrites content and does not ask for confirmation. hotmount itself therefore proves
+// that the disk is blank. As for mkfs.xfs, the arguments disable discard.
 //
 // The kernel zeroes the inode tables later, when the filesystem is in use. On a large disk, mkfs.ext4 would need hours
 // to zero the inode tables. Checksums protect the inode tables until the kernel has zeroed them. mkfs.ext4 itself
@@ -56,7 +56,7 @@ func (e ext4) args() []string {
 	}
 	args = append(args, "-b", "4096", "-O", "metadata_csum")
 	for _, o := range e.program.Options {
-		// mkfs.ext4 uses only the last -E option, so args joins the values of all -E options.
+		// mkfs.ext4 uses only the last -E option, so the function `args` joins the values of all -E options.
 		if values, ok := strings.CutPrefix(o, "-E "); ok {
 			extended = append(extended, values)
 			continue
@@ -132,7 +132,7 @@ func (d ext4Dry) run(ctx context.Context, r run.Runner) ([]string, uint64, error
 	return nil, 0, err
 }
 
-// sameExt4 reports whether mkfs.ext4 would write the same bytes with the two sets of parameters.
+// sameExt4 reports whether mkfs.ext4 would write the same bytes with the parameters `b` as with the parameters `a`.
 func sameExt4(a, b *disk.MkfsExt4) bool {
 	return a != nil && b != nil && a.Owner == b.Owner && a.Time == b.Time && slices.Equal(a.Options, b.Options)
 }
@@ -150,10 +150,10 @@ func rootMode(i *disk.Intent) (uint16, error) {
 	return uint16(mode), nil
 }
 
-// setRootMode gives the root directory the intent's mode. setRootMode does not change a filesystem that was already
-// mounted, because the filesystem may be in use. debugfs changes only one sector, so a crash leaves either the old or
-// the new mode. The exit code of debugfs does not show whether the write succeeded. Before setRootMode changes the
-// mode, it calls allowed(). If allowed() returns an error, setRootMode returns the same error.
+// setRootMode sets the mode of the root directory to the mode in the intent. setRootMode does not change a filesystem
+// that was already mounted, because the filesystem may be in use. debugfs changes only one sector, so a crash leaves
+// either the old or the new mode. The exit code of debugfs does not show whether the write succeeded. Before
+// setRootMode changes the mode, it calls allowed(). If allowed() returns an error, setRootMode returns the same error.
 func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func() error) error {
 	mode, err := rootMode(i)
 	if err != nil || mode == 0 {
@@ -210,8 +210,8 @@ func (s *Session) Finish(ctx context.Context) error {
 	return nil
 }
 
-// AgreesExt4 returns an error unless mkfs.ext4 accepts the class's options for a disk of 1 GiB. AgreesExt4 makes a
-// sparse file of this size, to which mkfs.ext4 writes nothing (-n).
+// AgreesExt4 returns an error unless mkfs.ext4 accepts the class's options for a disk of 1 GiB. AgreesExt4 creates a
+// sparse file of 1 GiB, and runs mkfs.ext4 with -n, which writes nothing to the file.
 func AgreesExt4(ctx context.Context, r run.Runner, class []string, file string) error {
 	err := os.WriteFile(file, nil, 0o600)
 	if err == nil {

@@ -40,8 +40,8 @@ func (l *loop) root() string {
 	return sh(l.t, "debugfs -R 'stat <2>' "+l.facts.Node()+" 2>/dev/null | grep -oE '(Mode|User|Group): *[0-9]+' | tr -s '\\n ' ' '")
 }
 
-// TestRealExt4Mode checks that hotmount sets the mode that mkfs.ext4 cannot set. If debugfs(8) is killed, hotmount must
-// set the mode with one write when it next examines the disk. hotmount must not change a
+// TestRealExt4Mode checks that hotmount sets the mode of the root directory, which mkfs.ext4 cannot set. If debugfs(8)
+// is killed, hotmount must set the mode with one write when hotmount next examines the disk. hotmount must not change a
 // filesystem that was already mounted, or that may belong to another disk.
 func TestRealExt4Mode(t *testing.T) {
 	const before = "Mode: 0755 User: 1000 Group: 2000"
@@ -77,8 +77,8 @@ func TestRealExt4Mode(t *testing.T) {
 			}
 		}
 	}
-	// While formatting is switched off, hotmount must not write a missing mode, and the intent must stay. If the root
-	// directory already has the right mode, the intent must end.
+	// While formatting is switched off, hotmount must not correct the mode of the root directory, and must keep the
+	// intent. If the root directory already has the right mode, hotmount must remove the intent.
 	off := errors.New("the hold file is there")
 	held := ext4Loop(t, 300<<20)
 	if !held.killedBy(crash{n: 1, debugfs: true}) {
@@ -141,8 +141,8 @@ func TestRealExt4(t *testing.T) {
 	}
 }
 
-// TestRealExt4Crash checks that the next look makes the filesystem whole after mkfs.ext4 was killed once or twice, at
-// any write. mkfs.ext4 writes the superblock last, so the look finds a blank disk, a half-made filesystem or a whole
+// TestRealExt4Crash checks that hotmount completes the format after mkfs.ext4 was killed once or twice, at any write.
+// mkfs.ext4 writes the superblock last, so hotmount first finds a blank disk, a half-made filesystem or a whole
 // filesystem.
 func TestRealExt4Crash(t *testing.T) {
 	for _, options := range [][]string{{"-N 80000", "-m 0"}, nil} {

@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// TestExt4Arguments checks every command line of mkfs.ext4. No command line has an option that forces a format or
-// discards data.
+// TestExt4Arguments checks every command line of mkfs.ext4. No command line may contain an option that forces a format
+// or discards data.
 func TestExt4Arguments(t *testing.T) {
 	var got []string
 	for _, with := range []disk.MkfsExt4{{Time: 1}, {Time: 1, Owner: "1000:2000", Options: []string{"-m 0", "-E stride=4,stripe_width=8", "-J size=64"}}} {
@@ -68,7 +68,8 @@ func TestExt4IsAskedFirst(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				ran := false
-				// mkfs.ext4 -n must not run on the disk, because its flush counts as a write.
+				// mkfs.ext4 -n must not run on the disk, because mkfs.ext4 sends a flush, which the kernel counts as a
+				// write.
 				ext4Dry := strings.Replace("/usr/sbin/mkfs.ext4 -n "+ext4Args, "/dev/vdb", w.image+".like", 1)
 				for line, answer := range map[string]runtest.Answer{dryLine: tc.xfs, ext4Dry: tc.dry} {
 					if answer == nil {

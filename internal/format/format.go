@@ -29,8 +29,8 @@ var (
 	ErrBusy = errors.New("the disk is in use")
 	// ErrWritten reports that another process wrote to the disk during the proof or the format.
 	ErrWritten = errors.New("somebody writes to the disk")
-	// ErrRefused reports that mkfs refuses the disk, or an option of the class, before it writes. ErrRefused is
-	// permanent: mkfs refuses the same disk with the same options again.
+	// ErrRefused reports that mkfs refuses the disk, or an option of the class, before mkfs writes anything. ErrRefused
+	// is permanent: mkfs refuses the same disk with the same options again.
 	ErrRefused = errors.New("mkfs refuses the disk")
 	// ErrMade reports that a filesystem was made with the operator's token, but cannot be used yet. For example, tools
 	// may still find old content on the disk besides the new filesystem.
@@ -39,17 +39,17 @@ var (
 	ErrShared = errors.New("another machine writes to the disk: a disk must be attached to one machine only")
 )
 
-// Retry reports whether another attempt may succeed after err. If mkfs has refused a disk, mkfs will refuse the disk
-// again. A disk that two machines share stays shared until somebody detaches it from one machine.
+// Retry reports whether another attempt may succeed after the error err. If mkfs has refused a disk, mkfs will refuse
+// the disk again. A disk that two machines share stays shared until somebody detaches it from one machine.
 func Retry(err error) bool { return !errors.Is(err, ErrRefused) && !errors.Is(err, ErrShared) }
 
-// Intents is the durable record of formats that began. Package store implements Intents.
+// Intents is the durable record of the formats that have begun. Package store implements Intents.
 type Intents interface {
 	// Begin records the intent, and returns when a power cut can no longer destroy the record.
 	Begin(disk.Intent) error
 	// Amend changes a recorded intent.
 	Amend(disk.Intent) error
-	// End removes the intent and records the result. The argument failure is the reason why the format failed, or nil
+	// End removes the intent and records the result. The argument `failure` is the reason why the format failed, or nil
 	// if the filesystem was made.
 	End(uuid string, failure error) error
 }
@@ -58,16 +58,17 @@ type Intents interface {
 // may be nil.
 type Deps struct {
 	Runner run.Runner
-	// Writes returns the kernel's current value of Facts.Writes. Writes reads the number of writes and discards in
-	// flight first, and so counts a write that ends between the two reads.
+	// Writes returns the kernel's current count of writes (Facts.Writes). Writes first reads the number of writes and
+	// discards in flight, and then the number of completed ones. A write that ends between these two reads is therefore
+	// counted.
 	Writes func() (done, inFlight uint64, err error)
 	// Bytes returns the kernel's counts of the bytes read from the disk and of the bytes written to the disk.
 	Bytes func() (read, written uint64, err error)
 	// Settle is the time before mkfs in which no process may write to the disk. Even if Settle is zero, no process may
 	// write while Prove reads the disk.
 	Settle time.Duration
-	// SecondLook is the time from mkfs to the second reading, which must find the filesystem unchanged. The second
-	// reading finds the writes of another machine that formats the disk at the same time.
+	// SecondLook is the time between the first and the second reading of the new filesystem. The second reading shows
+	// whether another machine formats the disk at the same time.
 	SecondLook time.Duration
 	// Rate and Progress have the same meaning as in probe.Source.
 	Rate     uint64
@@ -79,14 +80,14 @@ type Deps struct {
 	// Allowed returns an error if formatting is switched off. Make calls Allowed right before it records the intent,
 	// and Finish calls Allowed before it writes.
 	Allowed func() error
-	// Log writes to the journal. Prove calls Log with the evidence, so the journal has the evidence before the first
-	// write to the disk.
+	// Log writes to the journal. Prove calls Log with the evidence, so the journal contains the evidence before the
+	// first write to the disk.
 	Log func(msg string, evidence ...string)
 }
 
-// lockTime is how long a session waits for the disk's lock. udev may hold a shared lock on the disk while udev probes
-// the disk (systemd.io/BLOCK_DEVICE_LOCKING). lockEvery is the time between two attempts to lock. The session polls,
-// because a context cannot end a blocked flock(2).
+// lockTime is the maximum time that a session waits for the disk's lock. udev may hold a shared lock on the disk while
+// udev probes the disk (systemd.io/BLOCK_DEVICE_LOCKING). lockEvery is the time between two attempts to lock. The
+// session polls, because a context cannot end a blocked flock(2).
 const (
 	lockTime  = 30 * time.Second
 	lockEvery = 100 * time.Millisecond
@@ -98,7 +99,7 @@ type Session struct {
 	deps Deps
 	sys  system
 
-	// The field keep is the descriptor with the lock, and stays open until Close. The field excl is the descriptor with
+	// The field `keep` is the descriptor with the lock, and stays open until Close. The field `excl` is the descriptor with
 	// the exclusive claim on the disk, or nil after the release of the claim for mkfs.
 	keep, excl *os.File
 
@@ -107,7 +108,7 @@ type Session struct {
 	like   *os.File
 	likeOf *disk.Intent
 
-	// The field proven is the content that Prove found. The field plan is the plan by which Prove has read the disk.
+	// The field `proven` is the content that Prove found. The field `plan` is the plan by which Prove has read the disk.
 	proven disk.Content
 	plan   probe.Plan
 	// s.samples is the digest of the samples that were read when the token was verified. s.writes is the kernel's count
@@ -191,7 +192,7 @@ func (s *Session) lock(ctx context.Context, how int) error {
 	}
 }
 
-// wait returns when the time d has passed. If the context ends earlier, the error is the cause of the context.
+// wait returns when the time d has passed. If the context ends earlier, wait returns the cause of the context.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -47,10 +47,10 @@ const (
 	makeOver    = "/usr/sbin/mkfs.xfs -f -K -m uuid=" + uuid + " /dev/vdb"
 )
 
-// world is a disk in a file, with everything else that a session uses.
+// The type `world` simulates a disk in a file, and everything else that a session uses.
 type world struct {
-	// claimed is the file that the session opened exclusively. The field other is the identity of this file, or nil if
-	// the file is the disk itself.
+	// The field `claimed` is the file that the session opened exclusively. The field `other` is the identity of this file,
+	// or nil if the file is the disk itself.
 	claimed *os.File
 	other   *identity
 	*runtest.Runner
@@ -81,7 +81,7 @@ type world struct {
 	log       []string
 }
 
-// intent is an Intents that records the calls of a session.
+// The type `intent` implements Intents, and records the calls of a session.
 type intent struct {
 	last                       disk.Intent
 	beginErr, endErr, amendErr error
@@ -125,7 +125,7 @@ func (w *world) halfMade(uuid string) {
 	w.On(makeOver, w.mkfs)
 }
 
-// mkfs makes the changes that a successful mkfs.xfs makes.
+// mkfs simulates a successful run of mkfs.xfs, which changes the disk and the kernel's counts.
 func (w *world) mkfs(run.Command) (run.Result, error) {
 	w.put(0, super(w.t, "xfs.head", uuid))
 	w.named(uuid)
@@ -235,7 +235,8 @@ func (w *world) count() (done, inFlight uint64, err error) {
 	return w.writes, w.inFlight, w.counters
 }
 
-// moved implements Deps.Bytes. Each call of moved() first adds 4 KiB to the bytes read, unless uncounted is set.
+// moved implements Deps.Bytes. Each call of moved() first adds 4 KiB to the count of read bytes, unless the field
+// uncounted is set.
 func (w *world) moved() (read, written uint64, err error) {
 	if !w.uncounted {
 		w.read += 4096
@@ -369,8 +370,8 @@ func TestBlankDisk(t *testing.T) {
 	}
 }
 
-// TestWritesOfWhatWasRead checks that Writes returns the count of writes as it was before the reading. After Make,
-// Writes must return the count as it was right after mkfs.xfs.
+// TestWritesOfWhatWasRead checks that Writes returns the count of writes as it was before Prove read the disk. After
+// Make, Writes must return the count as it was right after mkfs.xfs.
 func TestWritesOfWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -460,9 +461,9 @@ func TestObstacles(t *testing.T) {
 		blank           string
 		recover         bool
 		err             string
-		// If the field byte is set, the obstacle is beyond the first 4 KiB, so the test does not use the plan Unsigned.
+		// If the field `byte` is set, the obstacle is beyond the first 4 KiB, so the test does not use the plan Unsigned.
 		byte bool
-		// If the field begun is set, Make records the intent before it finds the obstacle, and must then remove the
+		// If the field `begun` is set, Make records the intent before it finds the obstacle, and must then remove the
 		// intent.
 		begun bool
 	}{
@@ -885,7 +886,8 @@ func TestDoubtThatIsNotRecordedIsTold(t *testing.T) {
 	})
 }
 
-// TestOwnWritesAreNoOthers checks that writes of mkfs that are still in the page cache count as writes of mkfs.
+// TestOwnWritesAreNoOthers simulates writes of mkfs that reach the disk from the page cache only after mkfs ends.
+// hotmount must not mistake these writes for writes of another process.
 func TestOwnWritesAreNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -930,7 +932,7 @@ func TestOwnIsOfOneDisk(t *testing.T) {
 	}
 }
 
-// TestTorn checks a filesystem after a power cut that kept the superblock and lost earlier writes of mkfs.
+// TestTorn simulates a power cut after which the disk has the superblock, but not all earlier writes of mkfs.
 func TestTorn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world)
@@ -1175,8 +1177,8 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		size  int64
 		over  bool
 		asks  bool
-		// The field nowhere has the end of the expected message for the case that no reading finds a foreign byte. If
-		// the field is empty, the test expects no error in this case.
+		// The field `nowhere` is the end of the expected message if no reading finds a foreign byte. If the field `nowhere`
+		// is empty, the test expects no error in this case.
 		nowhere string
 	}{
 		"full":            {"full", size, false, true, ""},
@@ -1317,7 +1319,7 @@ func TestTokenIsForAllThatWasRead(t *testing.T) {
 }
 
 // TestTokenHoldsForOneStateOnly checks that a token is valid for one disk, one boot and one content. If the disk, the
-// boot or the content differs, nothing is written.
+// boot or the content differs, hotmount must write nothing.
 func TestTokenHoldsForOneStateOnly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, atLast func(*world)
@@ -1579,7 +1581,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestForceStandsOnce checks that the string "-f" occurs only once in hotmount's code, in the method making.args. Only
+// TestForceStandsOnce checks that the string "-f" occurs only once in hotmount's code, in the method `making`.args. Only
 // package format may run mkfs.
 func TestForceStandsOnce(t *testing.T) {
 	var files []string
@@ -1673,8 +1675,8 @@ func TestClassOptions(t *testing.T) {
 	}
 }
 
-// TestForeignOption checks that mkfs.xfs never gets an option that is forbidden for a class, even if the settings have
-// the option.
+// TestForeignOption checks that mkfs.xfs never gets an option that is forbidden for a class, even if the settings
+// contain the option.
 func TestForeignOption(t *testing.T) {
 	for _, option := range []string{"-f", "-m uuid=1", "/dev/vda", "-d name=/dev/vda", "-i size=512 -f"} {
 		synctest.Test(t, func(t *testing.T) {

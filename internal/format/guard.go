@@ -13,20 +13,21 @@ import (
 )
 
 // lts is the path of the mkfs.xfs configuration file with the features that Linux 6.1 and Debian 12's xfs_repair
-// support (mkfs.xfs(8), "-c options="). The file and mkfs.xfs are from the same version of xfsprogs. The file therefore
-// has a line for each feature that mkfs.xfs may choose.
+// support (mkfs.xfs(8), "-c options="). The configuration file and mkfs.xfs are from the same version of xfsprogs. The
+// configuration file therefore contains a line for each feature that mkfs.xfs may choose.
 const lts = "/usr/share/xfsprogs/mkfs/lts_6.1.conf"
 
-// guard switches off the XFS features that some supported kernels cannot mount. The zero guard is for mkfs.xfs before
-// version 6.5, which chooses only features that every supported kernel can mount.
+// guard switches off the XFS features that some supported kernels cannot mount. The zero value of guard is for mkfs.xfs
+// before version 6.5. mkfs.xfs before version 6.5 chooses only features that every supported kernel can mount.
 type guard struct {
-	// The field file is the path lts, or empty if this file does not exist. The field features has the features to set,
-	// from the file or from ltsFeatures.
+	// The field `file` is the constant `lts`. The field `file` is empty if the configuration file does not exist, or if the
+	// installed mkfs.xfs needs no guard. The field `features` contains the features to set, which come from the
+	// configuration file or from ltsFeatures.
 	file     string
 	features []feature
 }
 
-// feature is an XFS feature in the form of the command line of mkfs.xfs.
+// feature is an XFS feature, written as on the command line of mkfs.xfs.
 type feature struct{ flag, key, value string }
 
 // isNamedIn reports whether one of the class's options sets the feature, to any value.
@@ -37,8 +38,8 @@ func (f feature) isNamedIn(class []string) bool {
 	})
 }
 
-// ltsFeatures replace the mkfs.xfs configuration file lts if the file is missing. The field since is the minor version
-// of mkfs.xfs 6 that first had the option, or 5 for all older options (doc/CHANGES in xfsprogs).
+// ltsFeatures is the list of features to set if the mkfs.xfs configuration file lts is missing. The field `since` is the
+// minor version of the first mkfs.xfs 6 that accepts the option, or 5 for all older options (doc/CHANGES in xfsprogs).
 var ltsFeatures = []struct {
 	feature
 	since int
@@ -50,7 +51,7 @@ var ltsFeatures = []struct {
 
 // chooseGuard returns the guard for the installed mkfs.xfs. From version 6.5 on, mkfs.xfs enables features by default
 // that some supported kernels cannot mount. mkfs.xfs 6.1.0 does not accept its own configuration file lts, because the
-// file has nrext64 in the wrong section.
+// file sets nrext64 in the wrong section.
 func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
 	c := run.Command{Path: mkfs, Args: []string{"-V"}, Timeout: MkfsTime}
 	res, err := r.Run(ctx, c)
@@ -81,8 +82,8 @@ func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
 	return guard{lts, features}, err
 }
 
-// The map named flags has the mkfs.xfs flag for each section of the configuration file (mkfs.xfs(8), "Configuration
-// File Format").
+// The map named flags contains the mkfs.xfs flag for each section of the configuration file (mkfs.xfs(8),
+// "Configuration File Format").
 var flags = map[string]string{"block": "-b", "data": "-d", "inode": "-i", "log": "-l", "metadata": "-m", "naming": "-n", "realtime": "-r"}
 
 // parseFeatures parses the text of a configuration file of mkfs.xfs.

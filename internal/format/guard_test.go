@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// newest returns the guard of the newest xfsprogs in Debian.
+// newest returns the guard for the newest xfsprogs in Debian.
 func newest(t *testing.T) guard {
 	t.Helper()
 	text, err := os.ReadFile("testdata/lts_6.1.conf")
@@ -27,7 +27,8 @@ func newest(t *testing.T) guard {
 }
 
 // TestNewestFeatures checks the list ltsFeatures, which replaces a missing file lts. The list ltsFeatures must equal
-// the configuration file of Debian's newest xfsprogs, and have every feature of the installed configuration file.
+// the configuration file of Debian's newest xfsprogs, and must contain every feature of the installed configuration
+// file.
 func TestNewestFeatures(t *testing.T) {
 	var known []feature
 	for _, f := range ltsFeatures {
@@ -45,7 +46,7 @@ func TestNewestFeatures(t *testing.T) {
 		t.Error(err)
 	}
 	for _, f := range installed {
-		// The configuration file of xfsprogs 6.1.0 has nrext64 in the wrong section, so chooseGuard must not use the
+		// The configuration file of xfsprogs 6.1.0 sets nrext64 in the wrong section, so chooseGuard must not use the
 		// file.
 		if !slices.Contains(known, f) && f != (feature{"-m", "nrext64", "0"}) {
 			t.Errorf("%s has %v", lts, f)
@@ -53,8 +54,8 @@ func TestNewestFeatures(t *testing.T) {
 	}
 }
 
-// TestGuard checks that the arguments switch off the features that Debian 12's kernel does not know. Each version of
-// mkfs.xfs gets only options that the version knows.
+// TestGuard checks that the arguments switch off the XFS features that Debian 12's kernel does not support. Each
+// version of mkfs.xfs must get only options that this version accepts.
 func TestGuard(t *testing.T) {
 	for _, tc := range []struct {
 		version string

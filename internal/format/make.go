@@ -22,11 +22,11 @@ type MakeOptions struct {
 	// filesystem must have the UUID of the intent. The intent's UUID was random and recorded before the first write, so
 	// this UUID on the disk proves that hotmount made the filesystem.
 	//
-	// A crash does not weaken this evidence, because mkfs.xfs writes only zeros and structures with the intent's UUID.
+	// The UUID is proof even after a crash, because mkfs.xfs writes only zeros and structures with the intent's UUID.
 	// mkfs.ext4 writes the same bytes each time that it runs with the parameters in the intent.
 	RecoverHalfMade bool
 	// Token is the operator's token, or empty for none. With a token, Make overwrites any content that Prove has found.
-	// Make accepts only the token that Session.Token returns for Boot.
+	// Make accepts only the token that Session.Token returns for the field Boot.
 	Token, Boot string
 	// Mkfs are the class's options for mkfs.xfs, which package config has checked. Proto is the path of a prototype
 	// file (Prototype), or empty for none. Options for mkfs.ext4 are in the intent.
@@ -43,8 +43,9 @@ func (s *Session) Writes() uint64 { return s.writes }
 // proven blank or holds hotmount's own half-made filesystem. On any other disk, Make needs the operator's token.
 //
 // When Make returns nil, the finished filesystem has been read back from the disk. The caller must close the session
-// after Make, even after an error. If a step before mkfs fails, nothing is written and Make removes a new intent. If
-// mkfs or a later step fails, the intent stays. When Make returns ErrMade, it has already called Intents.End.
+// after Make, even after an error. If a step before mkfs fails, nothing is written to the disk. Make then removes the
+// intent, unless an earlier format has already recorded an intent with the same UUID. If mkfs or a later step fails,
+// the intent stays. When Make returns ErrMade, it has already called Intents.End.
 func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	err := s.make(ctx, o)
 	if errors.Is(err, ErrMade) {
@@ -67,8 +68,8 @@ type mkfsRun interface {
 }
 
 // runs() returns the dry runs of mkfs, and the run that writes. The dry runs write nothing, and must succeed before the
-// run that writes. Without a terminal, mkfs.ext4 does not check whether the disk has content. Before mkfs.ext4, a dry
-// run of mkfs.xfs therefore makes this check.
+// run that writes. Without a terminal, mkfs.ext4 does not check whether the disk has content. For ext4, hotmount
+// therefore also runs mkfs.xfs -N. Without a token, mkfs.xfs -N refuses a disk with content.
 func (s *Session) runs(ctx context.Context, o MakeOptions) (dry []mkfsRun, real mkfsRun, err error) {
 	if o.Intent.Ext4 == nil {
 		g, err := chooseGuard(ctx, s.deps.Runner, s.sys)
@@ -112,8 +113,8 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 		return err
 	}
 	s.deps.Log(fmt.Sprintf("made %s %s on %s and read it back", title(&o), o.Intent.UUID, s.disk.ID), lines...)
-	// The filesystem is whole. A leftover intent must not prevent the use of the filesystem: its only cost is a look at
-	// the disk at every start.
+	// The filesystem is whole. A leftover intent must not prevent the use of the filesystem. A leftover intent only
+	// costs a look at the disk at every start.
 	if err := s.deps.Intents.End(o.Intent.UUID, nil); err != nil {
 		s.deps.Log(fmt.Sprintf("cannot remove the record of the finished format of %s %s", title(&o), o.Intent.UUID), err.Error())
 	}
@@ -123,7 +124,7 @@ func (s *Session) make(ctx context.Context, o MakeOptions) error {
 	return nil
 }
 
-// title returns the name of the filesystem type for people.
+// title returns the name of the filesystem type for messages in the journal.
 func title(o *MakeOptions) string {
 	if kind := o.Intent.Type(); kind == disk.Ext4 {
 		return kind
@@ -131,8 +132,8 @@ func title(o *MakeOptions) string {
 	return "XFS"
 }
 
-// checkOptions returns an error for an option that a class is not allowed to give. Package config has the same check,
-// and checkOptions repeats it right before the format.
+// checkOptions returns an error for an option that a class is not allowed to give. Package config also rejects such an
+// option, and checkOptions repeats the check right before the format.
 func checkOptions(o *MakeOptions) error {
 	class, kind := o.Mkfs, o.Intent.Type()
 	if kind == disk.Ext4 {
@@ -145,7 +146,7 @@ func checkOptions(o *MakeOptions) error {
 	return err
 }
 
-// rehearse takes the exclusive lock and looks at the disk once more. The method rehearse then releases the exclusive
+// rehearse takes the exclusive lock and looks at the disk once more. The method `rehearse` then releases the exclusive
 // claim, so that mkfs can claim the disk, and runs mkfs without writes.
 func (s *Session) rehearse(ctx context.Context, o MakeOptions, dry []mkfsRun) error {
 	if o.Token != "" {
@@ -297,9 +298,9 @@ func (s *Session) checkPermitted(o MakeOptions) error {
 	return nil
 }
 
-// overwritten reports whether the operator has confirmed, with a token, that the format overwrites content. The second
-// result is the UUID of the old filesystem, if known. If the intent repeats an earlier format, the values of the
-// earlier intent stay, because the new proof may miss old data.
+// overwritten reports whether the operator has confirmed, with a token, that the format may overwrite content. The
+// second result is the UUID of the old filesystem, if known. If the intent repeats an earlier format, overwritten also
+// uses the values in the earlier intent, because the new proof may miss old data.
 func (s *Session) overwritten(o MakeOptions) (over bool, was string) {
 	over = o.Token != ""
 	if former := s.disk.Standing.Intent; former != nil && former.UUID == o.Intent.UUID {

@@ -20,8 +20,8 @@ const MkfsTime = 10 * time.Minute
 type making struct {
 	node, uuid string
 	guard      guard
-	// The field class has the options of the disk's class. The field proto is the path of a prototype file for the root
-	// directory (mkfs.xfs(8), "-p"), or empty if there is none.
+	// The field `class` contains the options of the disk's class. The field `proto` is the path of a prototype file for the
+	// root directory (mkfs.xfs(8), "-p"), or empty if there is none.
 	class []string
 	proto string
 	// If dry is set, mkfs.xfs only runs its checks and writes nothing (-N).

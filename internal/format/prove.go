@@ -10,10 +10,10 @@ import (
 	"hotmount/internal/probe"
 )
 
-// Prove returns the content of the disk. The argument blank is the class's probe.Plan, which determines how much of the
+// Prove returns the content of the disk. The argument `blank` is the class's probe.Plan, which determines how much of the
 // disk Prove reads. If the disk is blank or half-made, Prove waits until the time Deps.Settle has passed since the
 // first read. Prove returns an error if the kernel counts a write to the disk before Prove ends. If Prove returns an
-// error, the returned content is Unknown and has the error as evidence.
+// error, the kind of the returned content is Unknown, and the evidence is the error.
 func (s *Session) Prove(ctx context.Context, blank string) (disk.Content, error) {
 	c, err := s.prove(ctx, probe.Plan(blank))
 	if err != nil {
@@ -72,9 +72,9 @@ func (s *Session) counts() error {
 	return errors.New("the disk's driver does not count reads and writes, so hotmount cannot tell whether somebody writes to the disk")
 }
 
-// markTorn sets Torn if the filesystem of the disk's intent is incomplete. After a power cut before the last flush of
-// mkfs, the superblock may be the only part of the filesystem on the disk. markTorn never sets Torn for a filesystem
-// that is known to have been mounted, or that may belong to another disk.
+// markTorn sets the field Torn if the filesystem of the disk's intent is incomplete. If the power fails before the last
+// flush of mkfs, the superblock may be the only part of the filesystem on the disk. markTorn never sets the field Torn
+// for a filesystem that is known to have been mounted, or that may belong to another disk.
 func (s *Session) markTorn(c *disk.Content) error {
 	st := &s.disk.Standing
 	if c.Kind != disk.Filesystem || st.Intent == nil || c.UUID != st.Intent.UUID || st.IntentDoubt || st.Volume != nil && st.Volume.UUID == c.UUID {

@@ -35,13 +35,13 @@ type loop struct {
 	facts disk.Facts
 	begun int
 	ended int
-	// The field off is the reason why formatting is switched off, or nil if formatting is on.
+	// The field `off` is the reason why formatting is switched off, or nil if formatting is on.
 	off error
-	// The field runner is run.Exec, or the Runner with which a test replaces run.Exec.
+	// The field `runner` is run.Exec, or the Runner with which a test replaces run.Exec.
 	runner run.Runner
-	// class has the options of Make that come from the disk's class.
+	// The field `class` contains the options of Make that come from the disk's class.
 	class MakeOptions
-	// progress is called for each read of a scan.
+	// The function `progress` is called after each read of a scan.
 	progress func(context.Context, probe.Progress)
 }
 
@@ -190,7 +190,7 @@ func TestRealBlankDisk(t *testing.T) {
 	}
 }
 
-// afterMkfs calls a function right after mkfs has written.
+// afterMkfs is a Runner that calls a function right after mkfs has written.
 type afterMkfs func()
 
 func (f afterMkfs) Run(ctx context.Context, c run.Command) (run.Result, error) {
@@ -293,7 +293,8 @@ func TestRealContent(t *testing.T) {
 			l := newLoop(t, 300<<20)
 			sh(t, "d="+l.image+"; truncate -s 300M $d.x; exec 2>/dev/null; "+tc.script+"; truncate -s 300M $d; sync $d; blockdev --flushbufs "+l.facts.Node())
 			before := l.digest()
-			// A loop device keeps its counters when its file changes.
+			// A loop device does not reset its I/O counters when its backing file changes, so the test compares two
+			// counts.
 			writes, _, err := l.count()
 			if err != nil {
 				t.Fatal(err)
@@ -315,8 +316,9 @@ func TestRealContent(t *testing.T) {
 	}
 }
 
-// crash kills mkfs.xfs or mkfs.ext4 at the n-th write (strace(1), "-e inject"). The number n includes writes of zeros
-// and of the log. If the field debugfs is set, crash does not kill mkfs, but kills debugfs, which runs after mkfs.ext4.
+// crash kills mkfs.xfs or mkfs.ext4 at the n-th write (strace(1), "-e inject"). The number n counts all writes,
+// including the writes of zeros and of the log. If the field `debugfs` is set, crash does not kill mkfs, but kills
+// debugfs, which runs after mkfs.ext4.
 type crash struct {
 	n       int
 	debugfs bool
@@ -369,7 +371,7 @@ func (l *loop) isMade() disk.Kind {
 	return before.Kind
 }
 
-// The variable full reports whether the tests try every case, and not only a selection.
+// The variable `full` reports whether the tests try every case, and not only a selection.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
 // TestRealCrash checks that one more run makes the filesystem whole after mkfs.xfs was killed at any write. After the
@@ -433,9 +435,9 @@ func TestRealClassOptions(t *testing.T) {
 	}
 }
 
-// TestRealTornFormat checks a format after a power cut that kept the superblock, which mkfs writes last, and lost
-// earlier writes. hotmount refuses the torn filesystem, does not change the disk, and formats the disk only by token. A
-// filesystem is not torn if it is recorded as a volume, or if its ext4 superblock shows an earlier mount.
+// TestRealTornFormat simulates a power cut after which the disk has the superblock, which mkfs writes last, but not all
+// earlier writes. hotmount must refuse the torn filesystem, must not change the disk, and must format the disk only by
+// token. A filesystem is not torn if it is recorded as a volume, or if its ext4 superblock shows an earlier mount.
 func TestRealTornFormat(t *testing.T) {
 	for kind, lost := range map[string]string{
 		disk.XFS:  "bs=4k seek=$((2 * 75 * 256)) count=1", // the headers of group 2 of 4
@@ -492,7 +494,8 @@ func TestRealTornFormat(t *testing.T) {
 			}
 			sh(t, map[string]string{disk.XFS: "xfs_repair -n ", disk.Ext4: "e2fsck -fn "}[kind]+l.facts.Node())
 
-			// The test mounts the filesystem as if hotmount could neither remove the intent nor record the mount.
+			// The test now mounts the filesystem, but keeps the intent and records no volume. The same state arises if
+			// hotmount can neither remove the intent nor record the mount.
 			dir := t.TempDir()
 			sh(t, "mount "+l.facts.Node()+" "+dir+"; echo precious >"+dir+"/f; umount "+dir+"; dd if=/dev/zero of="+l.facts.Node()+" "+lost+" conv=notrunc; sync "+l.facts.Node())
 			l.facts.Standing.Intent, ended = intent, l.ended
@@ -790,7 +793,7 @@ func TestRealScanGoesPastThePageCache(t *testing.T) {
 	if after := cached(); after > before {
 		t.Errorf("%d pages were cached, and now %d", before, after)
 	}
-	// The page cache of the loop device still has zeros.
+	// The page cache of the loop device still contains zeros.
 	if pages[32<<20] != 0 {
 		t.Fatal("the page cache does not have zeros")
 	}
@@ -803,8 +806,8 @@ func TestRealScanGoesPastThePageCache(t *testing.T) {
 // leastOfDD is the lowest allowed speed of a scan of an idle disk, as a share of the speed of dd iflag=direct bs=1M.
 const leastOfDD = 0.8
 
-// BenchmarkRealScan reads 1 GiB of a loop device by scan and by dd in turn, and reports the median ratio of the speeds.
-// BenchmarkRealScan fails if the ratio is below leastOfDD.
+// BenchmarkRealScan reads 1 GiB of a loop device alternately with probe.Scan and with dd, and reports the median ratio
+// of the speeds. BenchmarkRealScan fails if the ratio is below leastOfDD.
 func BenchmarkRealScan(b *testing.B) {
 	const size = 1 << 30
 	image := filepath.Join(b.TempDir(), "disk")

@@ -11,10 +11,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// system has the kernel operations of a session, except reads. In the tests, another implementation uses files instead
-// of disks.
+// The interface system contains the kernel operations that a session needs, except reads. In the tests, another
+// implementation uses files instead of disks.
 type system interface {
-	// open opens the device node for direct reads. If exclusive is set, open also claims the disk.
+	// open opens the device node for reads with O_DIRECT. If exclusive is set, open also claims the disk.
 	open(node string, exclusive bool) (*os.File, error)
 	// identify returns the identity of the open disk.
 	identify(f *os.File) (identity, error)
@@ -31,8 +31,8 @@ type system interface {
 	readFile(path string) ([]byte, error)
 }
 
-// identity has the device number, disk sequence number and size of a disk. These values must not change between the
-// first read and the end of mkfs.
+// identity contains the device number, disk sequence number and size of a disk. These values must not change between
+// the first read and the end of mkfs.
 type identity struct {
 	dev       disk.Dev
 	seq, size uint64

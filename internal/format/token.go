@@ -12,7 +12,7 @@ import (
 // ErrToken reports that a token is not valid.
 var ErrToken = errors.New("the token is not valid: it is for another disk or other content, or it has expired; a token expires when the disk is written to, attached again or held for another reason, or when the machine restarts")
 
-// Token returns the token that binds the operator's order to this disk in its present state. The argument boot is the
+// Token returns the token that binds the operator's order to this disk in its present state. The argument `boot` is the
 // boot ID, followed by the conditions that the token overrides. The token covers the serial, the disk sequence number,
 // the size and the kernel's count of writes. The token also covers a digest of all bytes that the plan of the proof
 // reads. For the plan Unsigned, the digest covers the bytes that the plan Sampled reads. The token is not a secret,

@@ -1,5 +1,5 @@
-// Package grow grows a mounted or unmounted filesystem to the size of its disk. xfs_growfs and resize2fs do the growth.
-// Package grow verifies, before and after the growth, that the disk is the intended disk.
+// Package grow grows a mounted or unmounted filesystem to the size of its disk. The package runs xfs_growfs or
+// resize2fs, and verifies, before and after the growth, that the disk is the intended disk.
 package grow
 
 import (
@@ -36,8 +36,8 @@ const (
 )
 
 // ErrShrunk reports that the filesystem is larger than the disk. ErrUnmountable reports that the filesystem cannot be
-// mounted. ErrRecorded reports that the ext4 filesystem has recorded errors, so that the kernel refuses the growth
-// (ext4_resize_begin in fs/ext4/resize.c).
+// mounted. ErrRecorded reports that the superblock of the ext4 filesystem records errors. The kernel does not grow such
+// a filesystem (ext4_resize_begin in fs/ext4/resize.c).
 var (
 	ErrShrunk      = errors.New("the filesystem is larger than its disk")
 	ErrUnmountable = errors.New("the filesystem cannot be mounted")
@@ -45,13 +45,13 @@ var (
 )
 
 // Mounted measures the XFS or ext4 filesystem with the given UUID, which is mounted from the disk at the given path.
-// Mounted grows the filesystem if the filesystem can take more of the disk.
+// Mounted grows the filesystem if the filesystem can use more of the disk.
 //
 // Mounted returns the geometry of the filesystem before and after the growth. The two geometries are equal if the disk
 // has no room for growth, or if the filesystem must not grow (Facts.Fixed). If an XFS with another UUID is mounted at
 // the path, Mounted changes nothing, and returns zero geometries and an error. The error wraps disk.ErrGone if the disk
-// has been replaced, and ErrShrunk if the disk is smaller than the filesystem. The error wraps ErrRecorded if the ext4
-// filesystem has recorded errors.
+// has been replaced, and ErrShrunk if the disk is smaller than the filesystem. The error wraps ErrRecorded if the
+// superblock of the ext4 filesystem records errors.
 func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uuid string) (before, after disk.Geometry, err error) {
 	before, after, err = mounted(ctx, r, f, path, fstype, uuid)
 	if err != nil {
@@ -60,11 +60,11 @@ func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 	return before, after, err
 }
 
-// Unmounted grows a filesystem that is not mounted, and returns the same results as Mounted. The function takes the
-// geometry of the unmounted filesystem from the superblock. If the filesystem can take more of the disk, the function
-// mounts the filesystem at dir with the options, and calls Mounted. The caller must have its own mount namespace, so
-// that nobody else sees the mount and a crash leaves no mount. The error of Unmounted can wrap ErrUnmountable, in
-// addition to the errors of Mounted.
+// Unmounted grows a filesystem that is not mounted, and returns the same results as Mounted. Unmounted reads the
+// geometry of the unmounted filesystem from the superblock. If the filesystem can use more of the disk, Unmounted
+// mounts the filesystem at dir with the given mount options, and calls Mounted. The caller must have its own mount
+// namespace, so that nobody else sees the mount and a crash leaves no mount. The error of Unmounted can wrap
+// ErrUnmountable, in addition to the errors of Mounted.
 func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uuid string, options []string) (before, after disk.Geometry, err error) {
 	// While the block device is open, the kernel gives the device's name and number to no other device.
 	device, err := os.OpenFile(f.Node(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -95,7 +95,7 @@ func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uu
 }
 
 // checkUUID returns an error if the measured filesystem has another UUID. The content of the disk may have changed
-// since udev read it. checkUUID returns nil if the UUID of the measured filesystem is unknown.
+// since udev read the disk. checkUUID returns nil if the UUID of the measured filesystem is unknown.
 func checkUUID(g *disk.Geometry, uuid string) error {
 	if g.UUID != "" && g.UUID != uuid {
 		return fmt.Errorf("the disk holds the XFS filesystem %s, not %s", g.UUID, uuid)
@@ -160,7 +160,7 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 	return before, after, errors.Join(err, measureErr)
 }
 
-// hasRoom reports whether the filesystem can take more of the disk. The error wraps ErrShrunk if the filesystem is
+// hasRoom reports whether the filesystem can use more of the disk. The error wraps ErrShrunk if the filesystem is
 // larger than the disk.
 func hasRoom(g disk.Geometry, f *disk.Facts) (bool, error) {
 	if g.Size > f.Size {
@@ -169,8 +169,9 @@ func hasRoom(g disk.Geometry, f *disk.Facts) (bool, error) {
 	return g.Usable(f.Size) > g.Size, nil
 }
 
-// check returns an error if the open device is not the disk with that sequence number, or if another device now has the
-// disk's name. The function check ignores the size, because the next look at the disk handles a changed size.
+// check returns an error if the open device is not the disk with the disk sequence number in f. The function `check` also
+// returns an error if another device now has the disk's name. The function ignores the size, because the next look at
+// the disk notices a changed size.
 func check(device *os.File, f *disk.Facts) error {
 	var open, named unix.Stat_t
 	if err := unix.Fstat(int(device.Fd()), &open); err != nil {

@@ -96,7 +96,7 @@ func TestErrorsRecorded(t *testing.T) {
 	}
 }
 
-// FuzzExt4 checks that the function ext4 returns an error or a size that a disk can have, for any bytes.
+// FuzzExt4 checks that, for any bytes, the function ext4 returns either an error or a possible size of a disk.
 func FuzzExt4(f *testing.F) {
 	sound := make([]byte, 2048)
 	copy(sound[1024+0x04:], []byte{0, 0, 4, 0})

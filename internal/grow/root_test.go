@@ -48,7 +48,7 @@ func facts(t *testing.T, node string) *disk.Facts {
 	return f
 }
 
-// noRunner fails the test if a tool runs.
+// noRunner is a Runner that fails the test if a command runs.
 type noRunner struct{ t *testing.T }
 
 func (r noRunner) Run(_ context.Context, c run.Command) (run.Result, error) {
@@ -81,7 +81,7 @@ func TestUnmounted(t *testing.T) {
 	if g, err := Measure(node, "xfs"); err != nil || g.Size != 512<<20 || g.Usable(f.Size) != 1<<30 {
 		t.Errorf("before: %+v, %v", g, err)
 	}
-	// Unmounted must not mount a filesystem that fills its disk, is larger than its disk, or has no sound superblock.
+	// Unmounted() must not mount a filesystem that fills its disk, is larger than its disk, or has no sound superblock.
 	for size, want := range map[uint64]error{512 << 20: nil, 512<<20 + 63*4096: nil, 512<<20 - 1: ErrShrunk} {
 		there := *f
 		there.Size = size
@@ -89,7 +89,7 @@ func TestUnmounted(t *testing.T) {
 			t.Errorf("a disk of %d bytes: %+v, %+v, %v", size, before, after, err)
 		}
 	}
-	// flip inverts a bit of the superblock. A second call of flip restores the bit.
+	// The function `flip` inverts a bit of the superblock. A second call of flip() restores the bit.
 	flip := func() {
 		t.Helper()
 		b := make([]byte, 1)

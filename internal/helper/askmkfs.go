@@ -13,8 +13,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// AskMkfs checks whether mkfs.xfs or mkfs.ext4 accepts the classes' options. mkfs runs on temporary files. The function
-// origin returns the file and line of a setting in the configuration.
+// AskMkfs checks whether mkfs.xfs or mkfs.ext4 accepts the mkfs options of each class that formats disks. mkfs runs on
+// temporary files. The function `origin` returns the file and line of a setting in the configuration.
 func AskMkfs(ctx context.Context, r run.Runner, s *disk.Settings, origin func(key string) string) (err error) {
 	dir, err := os.MkdirTemp("", "hotmount-check-")
 	if err != nil {

@@ -25,7 +25,7 @@ func TestAttached(t *testing.T) {
 	}
 }
 
-// TestIntentOfAnAttachedDisk checks that two disks with the same serial or WWN do not get the same UUID.
+// TestIntentOfAnAttachedDisk checks that two attached disks with the same serial or WWN get different filesystem UUIDs.
 func TestIntentOfAnAttachedDisk(t *testing.T) {
 	const begun = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 	f := &disk.Facts{ID: disk.ID{Seq: 3}}

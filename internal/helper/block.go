@@ -21,9 +21,10 @@ import (
 	"hotmount/internal/unit"
 )
 
-// GiveOut makes the link to a block volume's disk, and then becomes a process that only keeps the disk open. While a
-// process has the disk open, the kernel does not reuse the disk's name, so the link cannot lead to another disk. When
-// the disk is detached, TakeBack removes the link and then PID 1 stops the process.
+// GiveOut makes the symbolic link to a block volume's disk. GiveOut then replaces its own process by sleep(1), which
+// only keeps the disk open. While a process has the disk open, the kernel does not reuse the disk's name, so the link
+// cannot lead to another disk. When the disk is detached, TakeBack removes the link, and then PID 1 stops the process
+// that keeps the disk open.
 func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 	s, f, err := settingsAndDisk(h, seq)
 	if err != nil {
@@ -64,7 +65,7 @@ func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 	return unix.Exec("/usr/bin/sleep", []string{"sleep", "infinity"}, nil)
 }
 
-// hold opens the disk and takes a shared lock on it. The function hold verifies that the disk has not been detached
+// hold opens the disk and takes a shared lock on it. The function `hold` verifies that the disk has not been detached
 // since the caller read the disk's facts. The shared lock shows that no format is running, because a format needs the
 // exclusive lock.
 func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
@@ -82,8 +83,8 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	if err := unix.Flock(int(device.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("another process, such as a running format, has locked the disk: %w", err), device.Close())
 	}
-	// The caller read the facts before hold() took the lock. Between the two steps, the disk may have been attached
-	// again, or a format may have begun or ended.
+	// The caller read the facts before hold() took the lock. Between the read and the lock, the disk may have been
+	// attached again, or a format may have begun or ended.
 	now, err := h.For(s).BySeq(f.Seq)
 	if err == nil && now.Serial != f.Serial {
 		err = disk.ErrGone
@@ -106,8 +107,8 @@ func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 const hintPatience = 5 * time.Second
 
 // TakeBack removes the link to the disk, even if the disk is gone. TakeBack makes the daemon behind the control socket
-// look at the disk, because nothing else shows the daemon that the link is removed. If policy still requires a block
-// volume, the daemon gives the disk out again.
+// look at the disk, because the daemon cannot notice the removal of the link otherwise. If policy still requires a
+// block volume, the daemon gives the disk out again.
 func TakeBack(ctx context.Context, h inventory.Host, seq uint64, socket string) error {
 	link, err := h.Store.Link(seq)
 	if err != nil || link == "" {

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// TestTakeBack checks that the daemon gets only one request to look at the disk after TakeBack has removed a link. If
-// the daemon is down, TakeBack does not fail.
+// TestTakeBack runs TakeBack twice for one link, and checks that the daemon gets only one request to look at the disk.
+// If the daemon is down, TakeBack must not fail.
 func TestTakeBack(t *testing.T) {
 	h := nodetest.New(t)
 	f, err := h.Look("vdb")

@@ -16,7 +16,7 @@ func RemoveMountPoint(h inventory.Host, dir, name string) error {
 	if err := h.Propagates(dir); err != nil {
 		return err
 	}
-	// XFS needs free space to rename a directory.
+	// unit.RemoveMountPoint renames the directory before the removal, and XFS needs free space to rename a directory.
 	return h.Store.WithReserve(func() error { return unit.RemoveMountPoint(dir, name) })
 }
 
@@ -40,7 +40,7 @@ func CleanupAll(h inventory.Host, load func() (*disk.Settings, error)) error {
 		for _, name := range names {
 			// An entry of a class directory may be a link to a disk that was given out, perhaps in an earlier boot.
 			err = errors.Join(err, unit.RemoveDeadLink(dir, name))
-			// A mount point that is being made or removed has a "." before its name.
+			// While hotmount makes or removes a mount point, the name of the mount point begins with a ".".
 			name = strings.TrimPrefix(name, ".")
 			if !disk.ValidUUID(name) {
 				continue

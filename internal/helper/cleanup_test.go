@@ -11,9 +11,9 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// TestCleanup checks that a mount point is removed only where the host's mounts are visible. In a mount namespace that
-// does not show a mount of the host, rmdir(2) would remove the mount point of that mount. CleanupAll also works if the
-// configuration has a fault.
+// TestCleanup checks that a mount point is removed only in a mount namespace that shows the host's mounts. In a mount
+// namespace that does not show a mount of the host, rmdir(2) would remove the mount point of that mount. CleanupAll
+// also works if the configuration has a fault.
 func TestCleanup(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
 	const ours = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n" // the mount table of PID 1 in package nodetest

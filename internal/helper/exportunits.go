@@ -13,8 +13,8 @@ import (
 	"hotmount/internal/unit"
 )
 
-// ExportUnits writes a static unit file into the directory for each mounted filesystem, and prints how to use the
-// units.
+// ExportUnits writes one static mount unit for each filesystem that hotmount has mounted, and prints how to use the
+// units. The parameter `dir` is the directory for the unit files.
 func ExportUnits(w io.Writer, dir string, disks []disk.Facts, s *disk.Settings) error {
 	var names []string
 	for i := range disks {

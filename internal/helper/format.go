@@ -17,7 +17,7 @@ import (
 	"hotmount/internal/store"
 )
 
-// job is the work of one hotmount-format@.service on one disk.
+// job is the work of one run of hotmount-format@.service on one disk.
 type job struct {
 	host  inventory.Host
 	log   *report.Log
@@ -26,8 +26,8 @@ type job struct {
 	// j.again is set if the job examines a disk after a failed mount. The daemon has already logged the failure, so the
 	// job logs the content only if the new decision is not disk.Mount.
 	again bool
-	// The facts and settings are from the last look at the disk. decideAgain replaces the facts and settings before the
-	// first write.
+	// The facts and settings are from the last look at the disk. decideAgain reads the facts and settings again before
+	// the first write to the disk.
 	facts    *disk.Facts
 	settings *disk.Settings
 }
@@ -64,9 +64,9 @@ func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 		return j.nothingToProve(&c, d)
 	}
 	j.again = d.Action == disk.Mount
-	// Format checks the state directory first, because with a full state directory it would read the disk in vain. If
-	// the disk has an unfinished format, Format skips the check, because the disk may hold a complete filesystem that
-	// must be mounted.
+	// Format checks the state directory first, because reading the disk would be in vain if the state directory is
+	// full. If the disk has an unfinished format, Format skips the check, because the disk may hold a complete
+	// filesystem that must be mounted.
 	if f.Standing.Intent == nil && c.Kind == disk.Unread {
 		if err := h.Store.Check(); errors.Is(err, unix.ENOSPC) {
 			return nil // hotmount holds the disk from now on
@@ -89,8 +89,8 @@ func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint
 		return nil, err
 	}
 	// Without a token, awaitTurn waits only if the decision is Prove or Format. After a failed mount, awaitTurn does
-	// not wait. hotmount then reads the disk in full only if wipefs(8) and blkid(8) find nothing on it, and
-	// making.progress waits.
+	// not wait. After a failed mount, hotmount reads the disk in full only if wipefs(8) and blkid(8) find nothing on
+	// it. During this full read, the method `making`.progress waits for the right to read.
 	noToken, err := h.Store.Taken(seq)
 	if err != nil {
 		return nil, err
@@ -116,8 +116,8 @@ func (j *job) nothingToProve(c *disk.Content, d disk.Decision) error {
 	if len(f.Loops) == 0 {
 		return nil
 	}
-	// The daemon has no right to open loop devices, so it can miss a loop device on the disk. The verdict gives the
-	// daemon the reason.
+	// The daemon has no right to open loop devices, so it can miss a loop device on the disk. The verdict tells the
+	// daemon why the disk is not read.
 	return j.host.Store.SaveVerdict(disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Failure: why, Retry: true})
 }
 
@@ -141,14 +141,14 @@ func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
 		j.log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
 	}
 	// A verdict is valid only while the kernel's count of writes to the disk does not change. A verdict with a failure
-	// contains no content, so the present count is safe.
+	// describes no content, so it can contain the current count of writes.
 	now, err := j.host.Counters(f.Name)
 	v.Writes = now.Writes
 	return v, err
 }
 
-// formatConfirmed formats the disk with the operator's token, and saves the answer for the `hotmount format` command
-// that waits.
+// formatConfirmed formats the disk with the operator's token, and saves the answer for the waiting `hotmount format`
+// command.
 func (j *job) formatConfirmed(ctx context.Context) error {
 	f := j.facts
 	j.log.Event(report.KindProven, journal.PriNotice, f, disk.Decision{}, "", fmt.Sprintf("%s: the operator ordered a format, whatever is on the disk", report.Name(f)))

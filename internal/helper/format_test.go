@@ -20,7 +20,7 @@ func TestIntentOfAnother(t *testing.T) {
 		do    disk.Action
 
 		made, ends, failed bool
-		// own reports whether a format by token must get a new UUID, instead of the UUID of the intent.
+		// The field `own` is true if a format by token must use a new UUID and not the intent's UUID.
 		own bool
 	}{
 		"no intent":                        {nil, false, disk.Content{Kind: disk.Filesystem, UUID: found}, disk.Mount, false, false, false, true},
@@ -59,8 +59,8 @@ func TestIntentOfAnother(t *testing.T) {
 	}
 }
 
-// TestAsProven checks that hotmount formats a disk only for the class for which the disk was proven. If this class has
-// changed since the proof, hotmount must not format the disk, either.
+// TestAsProven checks that hotmount formats a disk only for the class for which the disk was proven. If the settings of
+// this class have changed since the proof, hotmount must not format the disk.
 func TestAsProven(t *testing.T) {
 	then := disk.Class{Name: "a", Blank: "full", Directory: "/mnt/a", Create: disk.XFS}
 	if now := then; !asProven(&then, &now) {
@@ -173,8 +173,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestWrites checks the errors of the function named writes. The kernel may have stopped the count, or the count may
-// belong to another disk.
+// TestWrites checks two errors of the function named writes: the kernel no longer counts the writes, or another disk
+// has got the disk's name.
 func TestWrites(t *testing.T) {
 	const dir = "sys/block/vdb/"
 	for name, tc := range map[string]struct {

@@ -38,9 +38,9 @@ func ParseID(s string) (id disk.ID, err error) {
 	return id, err
 }
 
-// goneFirst is the first wait of Gone, during which PID 1 unmounts a disk that nobody uses. Each later wait is twice as
-// long as the wait before it, up to goneMost. While a daemon runs, Gone checks the disk after each wait, because the
-// daemon may end before it has unmounted the disk.
+// goneFirst is the length of the first wait of Gone. If nobody uses the disk, PID 1 unmounts the disk during this wait.
+// Each later wait is twice as long as the previous wait, up to goneMost. While a daemon runs, Gone checks after each
+// wait whether the disk is still mounted. The daemon may end before it has unmounted the disk.
 const (
 	goneFirst = 2 * time.Second
 	goneMost  = 30 * time.Second
@@ -50,9 +50,9 @@ const (
 // which processes use the filesystem.
 type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
-// Gone unmounts a detached disk as the daemon does (agent.Agent). Gone makes only one attempt to unmount, because
-// systemd restarts the unit of Gone after a failure. While a daemon answers at the socket, Gone leaves the work to the
-// daemon.
+// Gone unmounts a detached disk in the same way as the daemon (agent.Agent). Gone makes only one attempt to unmount,
+// because systemd restarts hotmount-gone@.service after a failure. While a daemon answers at the socket, Gone leaves
+// the work to the daemon.
 func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) error {
 	unmount := func(ctx context.Context, path string, dev disk.Dev) error {
 		return new(unit.Manager).Run(ctx, disk.ProgramUnmount, disk.ID{Dev: dev}, path)
@@ -82,7 +82,7 @@ func handleGone(ctx context.Context, h inventory.Host, unmount unmounter, id dis
 			continue
 		}
 		for i := range stale {
-			// The function unmount verifies that the detached disk is still mounted at the path.
+			// The function `unmount` verifies that the detached disk is still mounted at the path.
 			where := stale[i].Mounts[0].Path
 			if failed := unmount(ctx, where, id.Dev); failed != nil {
 				err = errors.Join(err, fmt.Errorf("cannot unmount %s, whose disk %s is gone: %w", where, id, failed))
@@ -93,7 +93,7 @@ func handleGone(ctx context.Context, h inventory.Host, unmount unmounter, id dis
 }
 
 // nameHolders makes PID 1 run the unit that reports the users, such as pods, that still have a filesystem of the
-// detached disk mounted. The mounts of users may remain when hotmount's own mount has ended.
+// detached disk mounted. Users may still have the filesystem mounted after hotmount has unmounted it.
 func nameHolders(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID) error {
 	if !mounts.MountedAnywhere(h.Root, id.Name) {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// asked has the commands that a real PID 1 would get.
+// asked records the commands that a real PID 1 would get.
 type asked []string
 
 func (a *asked) unmount(_ context.Context, path string, dev disk.Dev) error {
@@ -28,7 +28,7 @@ func TestGone(t *testing.T) {
 	const root = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n"
 	id := disk.ID{Name: "vde", Seq: 7, Dev: disk.Dev{Major: 254, Minor: 64}}
 	for name, tt := range map[string]struct {
-		// Each element of the field daemon reports whether a daemon answers one query. If the last element is true, the
+		// Each element of the field `daemon` reports whether a daemon answers one query. If the last element is true, the
 		// daemon has unmounted the disk.
 		daemon []bool
 		idle   bool
@@ -58,7 +58,7 @@ func TestGone(t *testing.T) {
 			}
 			table := func(text string) { nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": text}) }
 			if !tt.idle {
-				// The mount of another detached disk is in the table, too, and must stay.
+				// The mount table also contains the mount of another detached disk. Gone must not unmount this disk.
 				table(root + "40 27 254:64 / " + where + " rw - xfs /dev/vde rw\n41 27 254:80 / /mnt/disks/bbbbbbbb-0000-4000-8000-000000000002 rw - xfs /dev/vdf rw\n")
 			}
 			if tt.held {

@@ -15,7 +15,7 @@ import (
 	"hotmount/internal/run"
 )
 
-// Grow is the whole program of hotmount-grow@.service, which grows a mounted filesystem. If the parameter stage is not
+// Grow is the whole program of hotmount-grow@.service, which grows a mounted filesystem. If the parameter `stage` is not
 // empty, Grow is the program of hotmount-stage@.service, which grows a filesystem before the daemon mounts it. The
 // parameter stage is the directory for a temporary mount.
 //

@@ -12,9 +12,10 @@ import (
 )
 
 // lastWord makes the final decision after the disk has been read. lastWord returns an error if the decision is
-// disk.Format and the disk's class has changed during the reading. For a half-made filesystem, a change of the record
-// of the unfinished format is also an error, unless over is set. If the parameter over is set, the operator has ordered
-// the format with a token.
+// disk.Format and the disk's class has changed during the reading. lastWord also returns an error if the disk holds a
+// half-made filesystem and the record of the unfinished format has changed, unless over is set. If the parameter `over`
+// is set, the operator has ordered the format with a token. In this case, lastWord also returns an error if hotmount
+// refuses to format the disk even with a token.
 func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class, proven *disk.Standing, over bool) (disk.Decision, error) {
 	d := policy.Decide(f, c, s)
 	if over {
@@ -40,8 +41,8 @@ func asProven(then, now *disk.Class) bool {
 	return now != nil && now.Name == then.Name && now.Blank == then.Blank && now.Directory == then.Directory && now.Create == then.Create
 }
 
-// sameIntent reports whether the record of the disk's unfinished format (the intent) is the same as at the proof. The
-// intent identifies a half-made filesystem, and determines which bytes on the disk come from hotmount.
+// sameIntent reports whether the record of the disk's unfinished format (the intent) is the same as at the time of the
+// proof. The intent identifies a half-made filesystem, and determines which bytes on the disk come from hotmount.
 func sameIntent(then, now *disk.Standing) bool {
 	if then.Intent == nil || now.Intent == nil {
 		return then.Intent == now.Intent
@@ -50,7 +51,7 @@ func sameIntent(then, now *disk.Standing) bool {
 }
 
 // intentFor returns the intent to record before the first write. A half-made ext4 filesystem is made again with the
-// parameters of the first format, so that hotmount recognises it after another crash.
+// parameters of the first format, so that hotmount recognises the filesystem after another crash.
 func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) disk.Intent {
 	intent := disk.Intent{Identity: f.Identity(boot), Class: class.Name, UUID: uuid}
 	switch {
@@ -63,18 +64,18 @@ func intentFor(f *disk.Facts, class *disk.Class, uuid, boot string, again bool) 
 	return intent
 }
 
-// intendedUUID returns the UUID of the disk's unfinished format, or a new UUID. The UUID stays the same until the
-// format has ended, so that a disk has at most one intent.
+// intendedUUID returns the UUID of the disk's unfinished format, or a new UUID if the disk has no unfinished format.
+// The UUID stays the same until the format has ended, so that a disk has at most one intent.
 //
-// Two disks must never have the same UUID. intendedUUID therefore ignores an unfinished format in three cases. First,
-// the disk is a copy of another disk, and the operator overwrites the copy. Second, only the slot and the size of the
-// disk match the intent, so the disk may have replaced the intent's disk. Third, the format began on another attached
-// disk with the same serial or WWN.
+// Two disks must never have the same UUID. intendedUUID therefore ignores an unfinished format in three cases. In the
+// first case, the disk is a copy of another disk, and the operator overwrites the copy. In the second case, only the
+// slot and the size of the disk match the intent, so the disk may have replaced the intent's disk. In the third case,
+// the format began on another attached disk with the same serial or WWN.
 func intendedUUID(f *disk.Facts, over bool) (string, error) {
 	if i := policy.Intent(f, &disk.Content{}); i != nil && !f.Standing.IntentBySlot && !(over && ofAnother(f)) {
 		return i.UUID, nil
 	}
-	// The kernel generates a random UUID at each read (random(4)).
+	// The kernel returns a new random UUID at each read of this file (random(4)).
 	b, err := os.ReadFile("/proc/sys/kernel/random/uuid")
 	uuid := strings.TrimSpace(string(b))
 	if err == nil && !disk.ValidUUID(uuid) {
@@ -86,21 +87,22 @@ func intendedUUID(f *disk.Facts, over bool) (string, error) {
 	return uuid, nil
 }
 
-// ending is the result of an earlier format, for a disk that will not be formatted now.
+// ending is the result of an earlier, unfinished format of a disk that will not be formatted now.
 type ending struct {
-	// made: mkfs had finished the filesystem.
+	// The field `made` is true if mkfs had finished the filesystem.
 	made bool
-	// ends: the record of the earlier format (the intent) is to be removed. failure: the error to record, if the disk
-	// holds another filesystem that is to be mounted instead.
+	// The field `ends` is true if hotmount must remove the record of the earlier format (the intent). If hotmount will
+	// mount another filesystem of the disk instead, the field `failure` is the error to record.
 	ends    bool
 	failure error
-	// leaves: the disk will be mounted, and only its slot and size match the intent. hotmount keeps the intent and
-	// marks it as left, because the intent may belong to an earlier disk in the slot.
+	// The field `leaves` is true if the disk will be mounted, and only the disk's slot and size match the intent. In this
+	// case, hotmount keeps the intent and sets disk.Intent.Left, because the intent may belong to an earlier disk in
+	// the slot.
 	leaves bool
 }
 
-// outcome returns the result of an earlier format that began on the disk, for a disk that will not be formatted now.
-// The result is empty if there is no such format, or if nothing is to be recorded about it.
+// outcome returns the result of an earlier, unfinished format of a disk that will not be formatted now. The result is
+// empty if no earlier format began on the disk, or if hotmount has nothing to record about this format.
 func outcome(f *disk.Facts, c *disk.Content, d disk.Decision) ending {
 	i := policy.Intent(f, c)
 	ours := i != nil && !ofAnother(f)
@@ -123,7 +125,7 @@ func ofAnother(f *disk.Facts) bool {
 	return f.Standing.IntentDoubt && !f.Standing.Intent.Identity.Like(f.Identity(""))
 }
 
-// forbidden returns nil, or the reason why hotmount must not write to the disk that it was about to format.
+// forbidden returns the reason why hotmount must not write to the disk that it is about to format, or nil.
 func forbidden(now *disk.Facts, s *disk.Settings) error {
 	switch {
 	case len(now.Loops) > 0:

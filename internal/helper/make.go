@@ -18,7 +18,7 @@ import (
 	"hotmount/internal/store"
 )
 
-// making is the work from one proof to the finished filesystem, if any.
+// making is the state of one proof, and of the format that may follow the proof.
 type making struct {
 	*job
 	class      *disk.Class // the disk's class at the time of the proof
@@ -33,11 +33,11 @@ type making struct {
 	logContent func()
 }
 
-// proveAndMake returns the final content of the disk, and the write count for which this content is valid. After an
-// error, nothing is known about the content. With the operator's token, proveAndMake overwrites the content or returns
-// an error.
+// proveAndMake returns the final content of the disk, and the write count for which this content is valid. If
+// proveAndMake returns an error, the content of the disk is unknown. With the operator's token, proveAndMake overwrites
+// the content or returns an error.
 func (j *job) proveAndMake(ctx context.Context) (c disk.Content, writes uint64, err error) {
-	// A blank disk is not read again while the class's mount options are wrong.
+	// hotmount does not read a blank disk again while the class's mount options are wrong.
 	if last := j.facts.Standing.Verdict; last.Valid(j.facts) && last.Failure != "" {
 		if err := canMount(j.host.Store, policy.Select(j.facts, j.settings), j.facts.ID); err != nil && err.Error() == last.Failure {
 			return c, 0, err
@@ -80,7 +80,8 @@ func (j *job) openDisk(ctx context.Context) (*making, error) {
 	class := policy.Select(f, s)
 	m := &making{job: j, class: class, uuid: uuid, path: class.MountPoint(uuid), scan: report.NewScan(log, f), record: &store.Format{Store: j.host.Store, Attached: j.attached}}
 	m.decision = disk.Decision{Action: disk.Prove, Class: class.Name, UUID: uuid}
-	// The journal entries that follow have the UUID of the filesystem that a format would make (HOTMOUNT_UUID).
+	// In the following journal entries, the field HOTMOUNT_UUID contains the UUID of the filesystem that a format would
+	// make.
 	var condition string
 	condition, m.comparing = readFor(m.scan, j.token != "")
 	if j.again {
@@ -110,8 +111,8 @@ func (j *job) openDisk(ctx context.Context) (*making, error) {
 	return m, nil
 }
 
-// plannedFilesystem returns a clause with the name of the filesystem that a format would make. The clause is empty if
-// policy would not format even a blank disk.
+// plannedFilesystem returns a clause for a log message with the type and UUID of the filesystem that a format would
+// make. The clause is empty if policy would not format even a blank disk.
 func (m *making) plannedFilesystem(condition string) string {
 	blank := disk.Content{Kind: disk.Blank, Proven: true}
 	if m.token == "" && policy.Decide(m.facts, &blank, m.settings).Action != disk.Format {
@@ -135,9 +136,10 @@ func (m *making) progress(ctx context.Context, p probe.Progress) {
 	m.scan.Progress(p.At, p.Size, p.Read, m.settings.Settle+readPatience)
 }
 
-// prove reads the disk. Without a token, prove then lets another unit read another disk.
+// prove reads the disk. If there is no token, prove then gives back the right to read, so that another unit can read
+// another disk.
 func (m *making) prove(ctx context.Context) (disk.Content, error) {
-	// The unit waits for the settle time even if little is read.
+	// The unit waits for the settle time even if it reads only a small part of the disk.
 	m.scan.Status("reading "+m.facts.Node(), m.settings.Settle+readPatience)
 	c, err := m.session.Prove(ctx, m.class.Blank)
 	if m.token == "" { // with a token, Make reads samples of the disk again
@@ -146,8 +148,8 @@ func (m *making) prove(ctx context.Context) (disk.Content, error) {
 	return c, err
 }
 
-// decideAgain reads the facts and the configuration again before the final decision, because the proof takes time. The
-// operator may have switched formatting off, or given the disk to another class.
+// decideAgain reads the facts and the configuration again before the final decision, because the proof takes time.
+// During the proof, the operator may have switched formatting off, or given the disk to another class.
 func (m *making) decideAgain(c *disk.Content) (err error) {
 	if m.settings, err = m.host.Store.Settings(); err != nil {
 		return err
@@ -171,8 +173,8 @@ func (m *making) decideAgain(c *disk.Content) (err error) {
 	return nil
 }
 
-// conclude handles a disk that will not be formatted. The method conclude ends the intent of an earlier format if the
-// disk holds the result of that format, or other content that the operator has accepted.
+// conclude finishes the work on a disk that will not be formatted. The method `conclude` ends the intent of an earlier
+// format if the disk holds the result of that format, or other content that the operator has accepted.
 func (m *making) conclude(ctx context.Context, c *disk.Content) error {
 	f, d, log := m.facts, m.decision, m.log
 	if !m.again || d.Action != disk.Mount {
@@ -234,9 +236,9 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 	return err
 }
 
-// readFor makes the status of the scan show why the disk is read. The first result is a text that names the condition
-// for a format. The caller must call comparing() before the disk is compared with the token. If the parameter over is
-// set, the operator has ordered the format with a token.
+// readFor makes the status text of the scan show why the disk is read. The first result is a text that names the
+// condition for a format. The caller must call comparing() before the disk is compared with the token. If the parameter
+// over is set, the operator has ordered the format with a token.
 func readFor(scan *report.Scan, over bool) (condition string, comparing func()) {
 	if !over {
 		return "the disk is proven blank", func() {}

@@ -19,17 +19,18 @@ import (
 	"hotmount/internal/store"
 )
 
-// ofAnyMount are the options that mount(8) or the kernel handles for every filesystem, so that no filesystem driver
-// sees them (linux_flags_map in libmount/src/optmap.c of util-linux). context= and similar options belong to SELinux.
+// ofAnyMount are the mount options that mount(8) or the kernel itself evaluates for every filesystem type. No
+// filesystem driver sees these options (linux_flags_map in libmount/src/optmap.c of util-linux). context= and similar
+// options belong to SELinux.
 var ofAnyMount = []string{
 	"defaults", "ro", "rw", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync", "async", "dirsync", "silent", "loud", "mand", "nomand",
 	"lazytime", "nolazytime", "atime", "noatime", "diratime", "nodiratime", "relatime", "norelatime", "strictatime", "nostrictatime", "iversion", "noiversion",
 	"symfollow", "nosymfollow", "comment", "context", "fscontext", "defcontext", "rootcontext", "seclabel",
 }
 
-// kernelTakes returns an error if the kernel does not have the filesystem type, or refuses a mount option. kernelTakes
-// mounts nothing, so it cannot detect an option that fails only because of the content of a filesystem. If kernelTakes
-// cannot check the options, kernelTakes returns nil.
+// kernelTakes returns an error if the kernel does not support the filesystem type, or refuses a mount option.
+// kernelTakes mounts nothing, so it cannot detect an option that fails only because of the content of a filesystem. If
+// kernelTakes cannot check the options, kernelTakes returns nil.
 func kernelTakes(fstype string, options []string) error {
 	fd, err := unix.Fsopen(fstype, unix.FSOPEN_CLOEXEC)
 	if errors.Is(err, unix.ENODEV) {
@@ -88,8 +89,8 @@ func canMount(st store.Store, class *disk.Class, id disk.ID) error {
 	return nil
 }
 
-// triedKey returns the key for the record of SaveTried: the type of the scratch filesystem and the class's mount
-// options.
+// triedKey returns the key of a result in the record of SaveTried. The key consists of the type of the scratch
+// filesystem and the class's mount options.
 func triedKey(class *disk.Class, fstype string) string {
 	return fstype + " " + strings.Join(class.MountOptions(fstype), ",")
 }
@@ -171,7 +172,7 @@ func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []str
 	return warnings, err
 }
 
-// tryPatience is the time limit for mount(8), which mounts a small file.
+// tryPatience is the time limit for mount(8) and for umount(8) of a small scratch filesystem.
 const tryPatience = time.Minute
 
 // errUntried reports that this machine cannot mount a scratch filesystem, whatever the options are.

@@ -12,8 +12,8 @@ import (
 	"hotmount/internal/run"
 )
 
-// TestKernelTakes checks that the kernel names an option that a filesystem type does not have. The kernel does not see
-// the options that mount(8) handles.
+// TestKernelTakes checks that the error of kernelTakes names a mount option that the filesystem type does not support.
+// kernelTakes must accept the options that are valid for every filesystem type (ofAnyMount).
 func TestKernelTakes(t *testing.T) {
 	for _, test := range []struct{ fstype, options, want string }{
 		{disk.XFS, "noatime,nodev,nosuid,logbsize=256k,prjquota,inode64", ""},
@@ -34,8 +34,8 @@ func TestKernelTakes(t *testing.T) {
 	}
 }
 
-// TestNoTokenForOptions checks that hotmount offers no token if the class's mount options are wrong, whatever the
-// journal reports. hotmount must also offer no token if the kernel does not have the filesystem type.
+// TestNoTokenForOptions checks that hotmount offers no token if the class's mount options are wrong, whatever error the
+// daemon recorded for the mount. hotmount must also offer no token if the kernel does not support the filesystem type.
 func TestNoTokenForOptions(t *testing.T) {
 	h := nodetest.New(t)
 	for _, test := range []struct{ fstype, option, want string }{

@@ -17,8 +17,8 @@ import (
 )
 
 // secondLook is the time from mkfs to a second reading of the filesystem. The second reading finds the writes of
-// another machine that shares the disk and formats it at the same time. From the other machine's last look at the disk
-// to its first write, far less time passes than secondLook.
+// another machine that shares the disk and formats it at the same time. The other machine needs far less time than
+// secondLook from its last look at the disk to its first write.
 const secondLook = 3 * time.Second
 
 // readPatience and mkfsPatience limit how long the unit may run without a message to PID 1, in addition to the settle
@@ -72,7 +72,7 @@ func scanPlace(ctx context.Context, h inventory.Host) (progress func(context.Con
 	return func(ctx context.Context, _ probe.Progress) { _ = place.Progress(ctx) }, place.Free, nil
 }
 
-// open opens the disk for a proof. The parameter deps has the dependencies that differ between callers, and the
+// open opens the disk for a proof. The parameter `deps` contains the dependencies that differ between callers, and the
 // function named open sets the other dependencies.
 func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, deps format.Deps) (*format.Session, error) {
 	deps.Runner, deps.Settle, deps.SecondLook, deps.Rate = run.Exec{}, s.Settle, secondLook, s.ScanRate
@@ -111,9 +111,9 @@ func counted(f *disk.Facts, seq uint64, uncounted bool, err error) error {
 	return nil
 }
 
-// allowed() checks once more, right before the first write, whether formatting is switched off. The wait for udev's
-// lock may have taken half a minute. The function also checks for loop devices, because the exclusive open does not
-// keep loop devices out.
+// allowed() checks once more, right before the first write, whether formatting is switched off. Before the first write,
+// hotmount may have waited half a minute for udev's lock. The function also checks for loop devices, because a loop
+// device can use a disk that hotmount has opened exclusively.
 func allowed(h inventory.Host, name string) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -137,7 +137,7 @@ func settingsAndDisk(h inventory.Host, seq uint64) (*disk.Settings, *disk.Facts,
 }
 
 // asking() returns a copy of the Host for a program that writes to a disk. The copy opens loop devices to see on which
-// disks they lie. The unit may open loop devices only if the loop driver was loaded when the unit started.
+// disks they lie. The unit has the right to open loop devices only if the loop driver was loaded when the unit started.
 func asking(h inventory.Host, s *disk.Settings) inventory.Host {
 	h = h.For(s)
 	h.Asks = true

@@ -26,7 +26,7 @@ type Release struct {
 	Out    io.Writer
 	// If Force is set, Release unmounts the disk although pods still use it.
 	Force bool
-	// Sync writes out the data of the filesystem mounted at path (SyncFilesystem).
+	// Sync writes out the cached data of the filesystem that is mounted at the given path (SyncFilesystem).
 	Sync func(path string) error
 }
 
@@ -183,7 +183,7 @@ func loopUsers(f *disk.Facts) []mounts.User {
 	return users
 }
 
-// block takes back a disk that is given out as a block volume, if nobody uses the disk.
+// block() takes back the disk of a block volume if nobody uses the disk.
 func (r *Release) block(ctx context.Context, f *disk.Facts) error {
 	users, err := deviceUsers(f)
 	if err != nil {
@@ -235,8 +235,8 @@ func (r *Release) find(which string) (*disk.Facts, string, error) {
 }
 
 // givenOut reports whether the disk itself is given out as a block volume. givenOut returns false for a partition, and
-// for a device that is built on a given-out disk. The decision is disk.Ignore if the class of the block volume is no
-// longer configured.
+// for a device that is built on a given-out disk. The decision for a given-out disk is disk.Ignore if the class of the
+// block volume is no longer configured.
 func givenOut(f *disk.Facts, d disk.Decision) bool {
 	return f.OwnLink() != "" && (d.GivenOut() || d.Action == disk.Ignore)
 }
@@ -257,7 +257,7 @@ func podsOf(users []mounts.User) []string {
 	return pods
 }
 
-// SyncFilesystem writes out the cached data of the filesystem mounted at path.
+// SyncFilesystem writes out the cached data of the filesystem that is mounted at the given path.
 func SyncFilesystem(path string) error {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -38,8 +38,8 @@ func TestSyncFilesystem(t *testing.T) {
 		}
 		return bytes.Contains(b, data[:1024])
 	}
-	// The kernel may write the file by itself, for example because another program calls sync(2). A file that is already
-	// written shows nothing, so the test then writes another file.
+	// The kernel may write the file to the disk before the sync, for example because another program calls sync(2). A
+	// file that is already on the disk proves nothing about the sync, so the test then writes another file.
 	for n := range 20 {
 		data = bytes.Repeat(fmt.Appendf(nil, "what a pod has written, %d;", n), 1000)
 		if err := os.WriteFile(filepath.Join(at, "file"), data, 0o644); err != nil {

@@ -53,7 +53,8 @@ func TestReleaseWritesFirst(t *testing.T) {
 			t.Errorf("%s: written %q, %v", name, synced, err)
 		}
 	}
-	// hotmount cannot write out a filesystem that the kernel has shut down, but must unmount it before a repair.
+	// hotmount cannot write out the data of a filesystem that the kernel has shut down. hotmount must unmount such a
+	// filesystem nevertheless, because a repair needs an unmounted filesystem.
 	table, err := os.ReadFile(h.Root + "/proc/1/mountinfo")
 	if err != nil {
 		t.Fatal(err)

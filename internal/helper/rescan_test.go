@@ -12,8 +12,8 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// TestAnnounce checks that a disk is announced only if udev does not know the disk, or knows an earlier disk with the
-// same device number.
+// TestAnnounce checks that Announce triggers an event only for a disk without a valid entry in udev's database. The
+// entry may be missing, or may describe an earlier disk with the same device number.
 func TestAnnounce(t *testing.T) {
 	h := nodetest.New(t)
 	r := runtest.New(t)

@@ -37,8 +37,8 @@ func ApplySandbox(s *disk.Settings, path string) (changed bool, err error) {
 	return true, nil
 }
 
-// sandbox returns the drop-in's text, or "" if no drop-in is needed. The directory names have been checked and contain
-// nothing that systemd expands.
+// sandbox returns the drop-in's text, or "" if no drop-in is needed. The check of the configuration ensures that the
+// directory names contain nothing that systemd expands.
 func sandbox(s *disk.Settings) string {
 	var b strings.Builder
 	var after []string
@@ -60,7 +60,8 @@ func sandbox(s *disk.Settings) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	// hotmount.service starts after the mounts above a class directory, as the shipped unit does for /mnt/disks.
+	// After= makes hotmount.service start after the mount units of each class directory and its parent directories. The
+	// shipped unit contains the same setting for /mnt/disks.
 	return "# Written by hotmount config apply-sandbox.\n[Unit]\nAfter=" + strings.Join(after, " ") + "\n[Service]\n" + b.String()
 }
 

@@ -21,7 +21,7 @@ import (
 
 // InitState initialises the state directory. InitState prints which disks are held from now on, and which later disks
 // will be held, too. InitState does not need a daemon. If InitState cannot see the disks, as in a chroot without /sys,
-// it fails and writes nothing, because all disks would later count as new.
+// it fails and writes nothing. Otherwise hotmount would later treat all disks as new.
 func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer, load func() (*disk.Settings, error)) error {
 	boot, err := h.Boot()
 	if err != nil {
@@ -43,7 +43,7 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	if err != nil {
 		return err
 	}
-	// The daemon re-examines the disks that it has held for lack of a state directory.
+	// The request makes the daemon re-examine the disks that it held because there was no state directory.
 	_, err = control.Ask(ctx, socket, control.Request{Do: "look"})
 	if err != nil && !errors.Is(err, control.ErrDown) {
 		return err
@@ -52,7 +52,7 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 		return nil
 	}
 	if err == nil && !again {
-		// The daemon's mount namespace may still have the old directory.
+		// The daemon's mount namespace may still show the old state directory.
 		fmt.Fprintln(w, "the state directory is new; to make the daemon use it: systemctl restart hotmount")
 	}
 	for _, f := range held {
@@ -118,9 +118,9 @@ func KeepState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	return Rescan(ctx, socket) // the daemon re-examines the disks that it has held
 }
 
-// ResetState removes all records of the worker, so that the next start of the daemon is the first start on a new
-// worker. ResetState refuses while a recorded volume or block volume is in use, or a recorded format is running.
-// ResetState also refuses while the daemon runs.
+// ResetState removes all records of the worker, so that the next start of the daemon counts as the first start on a new
+// worker. ResetState refuses while a volume is mounted, the disk of a recorded block volume is attached, or a unit
+// proves or formats a disk. ResetState also refuses while the daemon runs.
 func ResetState(ctx context.Context, h inventory.Host, socket string, w io.Writer, load func() (*disk.Settings, error)) error {
 	if err := resettable(ctx, h, socket, load); err != nil {
 		return fmt.Errorf("cannot reset the state directory, and nothing was changed: %w", err)

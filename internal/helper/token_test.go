@@ -44,8 +44,8 @@ func TestConfirmTwice(t *testing.T) {
 	}
 }
 
-// TestFormatWithoutAToken checks that an unreadable token confirms nothing. With an unreadable token, the disk is not
-// read and no answer is sent.
+// TestFormatWithoutAToken checks that an unreadable token confirms nothing. If the token is unreadable, hotmount
+// neither reads the disk nor saves an answer.
 func TestFormatWithoutAToken(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()

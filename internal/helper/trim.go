@@ -32,7 +32,7 @@ type mounted struct {
 }
 
 // Trim records how long each filesystem has been in use. Trim runs fstrim(8) on each filesystem for which a trim is
-// due, so that the storage gets the free space back.
+// due, so that the storage can reclaim the free space.
 func Trim(ctx context.Context, h inventory.Host) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -49,7 +49,7 @@ func Trim(ctx context.Context, h inventory.Host) error {
 	return err
 }
 
-// running returns the mounted filesystems, and records how long each filesystem has been in use.
+// running() returns the mounted filesystems, and records how long each filesystem has been in use.
 func running(ctx context.Context, h inventory.Host, s *disk.Settings) ([]*mounted, error) {
 	boot, err := h.Boot()
 	if err != nil {

@@ -30,8 +30,8 @@ func ParseGone(s string) (where string, dev disk.Dev, err error) {
 // holdersNamed is the largest number of users that hotmount names when the disk returns.
 const holdersNamed = 8
 
-// UnmountGone shuts down the filesystem of a detached disk, and names the users of the filesystem. If the filesystem is
-// still mounted at the path, UnmountGone unmounts it, lazily if necessary.
+// UnmountGone shuts down the filesystem of a detached disk, and reports the users of the filesystem. If the filesystem
+// is still mounted at the path, UnmountGone unmounts it, lazily if necessary.
 //
 // The shutdown comes before the unmount. Without the shutdown, the provisioner would find an empty directory after the
 // unmount, and assume that the volume's files are deleted. UnmountGone looks for the users before the unmount, because
@@ -75,7 +75,7 @@ func unmountGone(log *report.Log, h inventory.Host, where string, dev disk.Dev, 
 		if what, err = unmount(h, where, dev, umount); err != nil {
 			return fail(err)
 		}
-		// Meanwhile the disk may have returned, or another disk may have got the device number.
+		// During the unmount, the disk may have been attached again, or another disk may have got the device number.
 		if attached, err = h.Attached(dev); err != nil {
 			return fail(err)
 		} else if attached != 0 {
@@ -100,7 +100,7 @@ func shutDown(log *report.Log, root, where string, dev disk.Dev) {
 	}
 }
 
-// The constants describe what happened to the mount.
+// These constants are texts that describe how the mount ended.
 const (
 	unmounted   = "was unmounted"
 	takenOff    = "was detached from the mount tree"

@@ -32,8 +32,8 @@ func ownNamespace(t *testing.T) {
 	}
 }
 
-// ownMachine returns a simulated machine whose PID 1 has the mounts of the test's thread. Apart from PID 1, the
-// simulated machine has one process, which has no file open.
+// ownMachine returns a simulated machine whose PID 1 has the mounts of the test's thread. The simulated machine has no
+// process other than PID 1.
 func ownMachine(t *testing.T) inventory.Host {
 	t.Helper()
 	h := nodetest.New(t)
@@ -103,8 +103,8 @@ func TestUnmountGone(t *testing.T) {
 }
 
 // TestUnmountGoneLeavesTheDiskThatHasReturned checks that the mount of a returned disk stays. The disk may return, even
-// with its former number, while hotmount looks for the users of the leftover mount. The disk may also return between
-// the two tries to unmount.
+// with its former device number, while hotmount looks for the users of the leftover mount. The disk may also return
+// between the two tries to unmount.
 func TestUnmountGoneLeavesTheDiskThatHasReturned(t *testing.T) {
 	for name, tt := range map[string]struct{ between, sameNumber bool }{
 		"before the first try":                    {},
@@ -176,8 +176,8 @@ func TestUnmountGoneSaysNothingOfWhatHasReturned(t *testing.T) {
 	}
 }
 
-// TestUnmountGoneByPID1 checks that UnmountGone succeeds if PID 1 has unmounted the path first. If the path is still
-// mounted, an error of umount2(2) must be a failure.
+// TestUnmountGoneByPID1 checks that the function `unmount` succeeds if PID 1 has unmounted the path first. If the path is
+// still mounted, the function must return the error of umount2(2).
 func TestUnmountGoneByPID1(t *testing.T) {
 	for name, first := range map[string]bool{"PID 1 is first": true, "nobody else does it": false} {
 		t.Run(name, func(t *testing.T) {

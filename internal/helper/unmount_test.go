@@ -6,7 +6,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestParseGone checks that the instance name of the unit gives the mount point and the device number.
+// TestParseGone checks that ParseGone finds the mount point and the device number in the instance name of the unit.
 func TestParseGone(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
 	where, dev, err := ParseGone("/mnt/a:b/" + uuid + ":254:16")

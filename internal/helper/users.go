@@ -36,9 +36,9 @@ func Users(ctx context.Context, h inventory.Host, seq uint64) error {
 	return h.Store.SaveOpener(seq, by)
 }
 
-// mounter returns the process whose mount namespace has a mount of the disk, or nil if the disk is not in use. hotmount's
-// own units do not count: they mount a disk in their own namespace to grow the filesystem. A mount in the host's
-// namespace does not count either, because the daemon's next look sees the mount.
+// mounter returns the process whose mount namespace contains a mount of the disk, or nil if the disk is not in use.
+// mounter ignores hotmount's own units, which mount a disk in their own mount namespace to grow the filesystem. mounter
+// also ignores a mount in the host's mount namespace, because the daemon's next look finds this mount.
 func mounter(h inventory.Host, f *disk.Facts) (*disk.Opener, error) {
 	users, err := mounts.Users(h.Root, f.Dev, "")
 	now, lookErr := h.Look(f.Name)
@@ -78,7 +78,7 @@ func openers(h inventory.Host, f *disk.Facts) ([]mounts.User, error) {
 	return users, err
 }
 
-// opener returns the process that uses the disk, or nil if no process uses the disk. The function look returns the
+// opener returns the process that uses the disk, or nil if no process uses the disk. The function `look` returns the
 // processes that have the disk open. A virtual machine monitor counts as a user if one look finds it. Any other process
 // counts as a user only if two looks find that it has the disk open for writing.
 func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Opener, error) {
@@ -103,8 +103,8 @@ func opener(ctx context.Context, look func() ([]mounts.User, error)) (*disk.Open
 	return nil, err
 }
 
-// counting() removes the processes of udev and hotmount, and the processes that only read the disk. A virtual machine
-// monitor always stays in the list.
+// counting() removes the processes of udev and hotmount from the list of users, and also the processes that only read
+// the disk. A virtual machine monitor always stays in the list.
 func counting(users []mounts.User, err error) ([]mounts.User, error) {
 	return slices.DeleteFunc(users, func(u mounts.User) bool {
 		// udevd runs in the control group "udev" below the control group of its unit.

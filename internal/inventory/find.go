@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// For returns a copy of h. In the copy, partitions count as disks if a class of the settings selects partitions. A
-// foreign link in a class directory becomes a claim on the disk to which it leads.
+// For returns a copy of h that uses the settings s. Partitions then count as disks if a class of the settings selects
+// partitions. A foreign link in a class directory of the settings is a claim on the disk to which the link leads.
 func (h Host) For(s *disk.Settings) Host {
 	h.Partitions, h.Directories = s.Partitions, nil
 	for i := range s.Classes {
@@ -34,8 +34,8 @@ func (h Host) ByName(name string) (*disk.Facts, error) {
 	return h.find(func(f *disk.Facts) bool { return f.Name == name }, none)
 }
 
-// find scans all disks, because the facts of one disk include its peers. If match(disk) is false for every disk, find
-// returns the error in the parameter none.
+// The method `find` scans all disks, because the facts of one disk include its peers. If match(disk) is false for every
+// disk, find returns the error in the parameter `none`.
 func (h Host) find(match func(*disk.Facts) bool, none error) (*disk.Facts, error) {
 	disks, err := h.Scan()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package inventory gathers all that is known about the node's disks without reading the disks. The sources of the
-// facts are sysfs, udev's database, the mount table, the system's configuration and hotmount's own stores.
+// Package inventory gathers the facts about the node's disks, but does not read the disks. The sources of the facts are
+// sysfs, udev's database, the mount table, the system's configuration and hotmount's own stores.
 package inventory
 
 import (
@@ -37,8 +37,8 @@ type Host struct {
 	// Partitions reports whether partitions count as disks. If Partitions is nil, only whole disks count.
 	Partitions  func() bool
 	Directories []string // the class directories (For)
-	// CameAfter reports whether the disk called name certainly appeared after the removal of the disk called gone. If
-	// CameAfter is nil, the order is unknown.
+	// CameAfter(name, gone) compares two disks by their kernel names. CameAfter reports whether the first disk was
+	// certainly attached after the removal of the second disk. If CameAfter is nil, the order is unknown.
 	CameAfter func(name, gone string) bool
 	// Programs that write to disks set Asks. If Asks is set, the facts of every disk list each loop device that the
 	// process has no permission to open. Such a loop device may lie on any disk.
@@ -48,8 +48,8 @@ type Host struct {
 // Names returns the kernel names of all attached disks, and of their partitions if partitions count.
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
-// Newest returns the highest sequence number of the attached disks. The parameter name is the kernel name of a removed
-// disk. Newest leaves out disks that certainly came after this removal.
+// Newest returns the highest sequence number of the attached disks. The parameter `name` is the kernel name of a removed
+// disk. Newest leaves out each disk that was certainly attached after this removal.
 func (h Host) Newest(name string) (uint64, error) {
 	return h.sysfs().Newest(name, func(other string) bool { return h.CameAfter != nil && h.CameAfter(other, name) })
 }
@@ -116,13 +116,13 @@ func gatherEach(names []string, look func(name string) (disk.Facts, error)) ([]d
 	return all, nil
 }
 
-// Look gathers the facts of one disk except its peers (disk.Facts.FindPeers). If the disk is no longer attached, the
-// error wraps disk.ErrGone.
+// Look gathers the facts of one disk, but does not look for its peers (disk.Facts.FindPeers). If the disk is no longer
+// attached, the error wraps disk.ErrGone.
 func (h Host) Look(name string) (disk.Facts, error) { return h.Gather()(name) }
 
 // Gather reads the data that all disks share. Gather returns a function that works like Look, but uses this data. Many
-// calls of the function cost little more than one call of Look. Use the function only for events that came before the
-// call of Gather, because the function does not see later changes of the shared data. Several looks may run at once.
+// calls of the function cost little more than one call of Look. Use the function only for events before the call of
+// Gather, because the function does not see later changes of this data. Calls of the function may run concurrently.
 func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 	common, commonErr := h.gather()
 	return func(name string) (f disk.Facts, err error) {
@@ -167,7 +167,7 @@ func (h Host) sysfs() sysfs.FS {
 	return sysfs.FS{Root: h.Root, Partitions: h.Partitions != nil && h.Partitions()}
 }
 
-// common has the facts that are gathered once for all disks.
+// The type `common` contains the facts that are gathered once for all disks.
 type common struct {
 	tree   []mounts.Mount
 	paths  mounts.Paths // made from tree
@@ -175,13 +175,13 @@ type common struct {
 	claims []mounts.Claim
 	links  links
 	loops  []mounts.Loop
-	// loopUUIDs returns the UUID of the filesystem that udev found on each loop device, by kernel name.
+	// loopUUIDs returns a map from the kernel name of each loop device to the filesystem UUID that udev found there.
 	loopUUIDs func() map[string]string
 	drivers   []disk.Driver
 	memory    store.Memory
 	// formatOff is the reason why all formatting is off, or empty if formatting is on.
 	formatOff string
-	// bound is the result of mounts.Bound for the mount table. The field neighbours has the value of Facts.Neighbours.
+	// bound is the result of mounts.Bound for the mount table. neighbours is the value of Facts.Neighbours.
 	bound      map[string][]string
 	neighbours bool
 }
@@ -275,8 +275,8 @@ func (h Host) gatherOne(name string, c *common) (disk.Facts, error) {
 	return f, nil
 }
 
-// addMounts adds the mount points of the disk, and of the devices on the disk, to the facts. The last parameter has the
-// kernel names of the disk and of these devices.
+// addMounts adds the mount points of the disk, and of the devices on the disk, to the facts. The parameter named names
+// contains the kernel names of the disk and of these devices.
 func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, names map[string]bool) {
 	for i := range c.tree {
 		m := c.tree[i].MountPoint
@@ -374,19 +374,19 @@ func (h Host) leadsTo(link string, seq uint64) bool {
 	return err == nil && second == disk.ID{Seq: seq}.BySeq()
 }
 
-// fault describes what the kernel did to a damaged or read-only filesystem, or returns "" if the filesystem has no
-// fault. The parameter device is the kernel name of the disk. If the last parameter is true, the mount's path leads to
-// this mount, and the method may call stat(2) on the path.
+// The method `fault` describes what the kernel did to a damaged or read-only filesystem, or returns "" if the filesystem
+// has no fault. The parameter `device` is the kernel name of the disk. If the parameter `ask` is true, the mount's path
+// leads to this mount, and the method may call stat(2) on the path.
 //
-// The method fault opens no file of the filesystem, because the open can wait for a dead disk forever.
+// The method `fault` opens no file of the filesystem, because open(2) can wait forever for a dead disk.
 func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	has := func(options string) bool { return slices.Contains(strings.Split(options, ","), "ro") }
 	if has(m.SuperOptions) && !has(m.Options) {
 		return "the kernel has made the filesystem read-only"
 	}
-	// An ext4 filesystem counts its errors in its superblock until e2fsck repairs them. Since Linux 6.1, an ext4
-	// filesystem with errors=remount-ro may refuse writes although its mount stays "rw" (ext4_handle_error in
-	// fs/ext4/super.c). Only the count of errors shows that an ext4 filesystem with an "rw" mount refuses writes.
+	// The superblock of an ext4 filesystem contains a count of errors until e2fsck repairs the filesystem. Since Linux
+	// 6.1, an ext4 filesystem with errors=remount-ro may refuse writes although its mount stays "rw" (ext4_handle_error
+	// in fs/ext4/super.c). Only the count of errors shows that an ext4 filesystem with an "rw" mount refuses writes.
 	if m.Type == "ext4" {
 		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
 		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
@@ -407,7 +407,7 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 //
 // If Shared is set, Changed uses the mount table that was read last, and misses changes that the kernel did not
 // announce (mounts.Reader.Tree). The next look at every disk finds the missed changes. Changed still finds most damage
-// at once, because the method fault also reads the ext4 error count and calls stat(2) on XFS.
+// at once, because the method `fault` also reads the ext4 error count and calls stat(2) on XFS.
 func (h Host) Changed(mounted []disk.Facts) ([]string, error) {
 	tree := h.Shared.reader().Last()
 	if tree == nil {
@@ -456,10 +456,10 @@ func IsPlace(m *disk.MountPoint) bool {
 	return m.Root == "/" && m.Dev.Major != 0 && disk.ValidUUID(filepath.Base(m.Path))
 }
 
-// measure fills in the size and the UUID of the filesystem that hotmount has mounted. The size comes from hotmount's
-// last attempt to grow the filesystem. The recorded size stays true, because a mounted filesystem does not shrink. If
-// hotmount never tried to grow the filesystem, the size comes from the daemon's measurement. The UUID always comes from
-// the daemon's measurement, which asks the kernel.
+// The method `measure` fills in the size and the UUID of the filesystem that hotmount has mounted. The size comes from
+// hotmount's last attempt to grow the filesystem. The recorded size stays correct, because a mounted filesystem does
+// not shrink. If hotmount never tried to grow the filesystem, the size comes from the daemon's measurement. The UUID
+// always comes from the daemon's measurement, which asks the kernel.
 func (h Host) measure(f *disk.Facts) {
 	f.Geometry = h.Shared.geometry(f, h.Measure)
 	fit := f.Standing.Fit
@@ -474,8 +474,8 @@ func (h Host) measure(f *disk.Facts) {
 	f.Geometry = &grown
 }
 
-// geometryFits reports whether the measurement can be a measurement of the filesystem that is mounted now. Another
-// filesystem may have been made on the disk since the measurement.
+// geometryFits reports whether the measurement can belong to the filesystem that is mounted now. Another filesystem may
+// have been made on the disk since the measurement.
 func geometryFits(f *disk.Facts, g *disk.Geometry) bool {
 	switch {
 	case len(f.Mounts) == 0:

@@ -29,8 +29,8 @@ const (
 	fstab   = "etc/fstab"
 )
 
-// tree maps paths of files to the content of the files. The content "-> X" makes a symbolic link to X. A path with a
-// slash at its end makes a directory.
+// The type `tree` maps paths of files to the content of the files. The content "-> X" makes a symbolic link to X. A path
+// with a slash at its end makes a directory.
 type tree map[string]string
 
 // with(changes) returns a copy of the tree with the changes. A path whose content is changed to "-" is removed.
@@ -64,8 +64,8 @@ func (t tree) make(tb testing.TB) Host {
 	return h
 }
 
-// initialised is the path of a new state directory. Tests copy this directory instead of calling Init, because Init
-// waits until all writes are on the disk.
+// The variable `initialised` is the path of a new state directory. Tests copy this directory instead of calling Init,
+// because Init waits until all writes are on the disk.
 var initialised string
 
 func TestMain(m *testing.M) {
@@ -88,8 +88,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// block returns what sysfs and udev's database have about one disk. The last parameter has further udev properties of
-// the disk.
+// The function `block` returns the files of sysfs and udev's database that describe one disk. The parameter `more` contains
+// further udev properties of the disk.
 func block(name string, minor, seq int, serial string, more ...string) tree {
 	dir := "sys/devices/pci0000:00/0000:" + fmt.Sprintf("%02x", minor) + ":00.0/virtio/block/" + name + "/"
 	entry := fmt.Sprintf("S:disk/by-diskseq/%d\nS:disk/by-id/virtio-%s\nI:3037919\nV:1\n", seq, serial)
@@ -114,8 +114,8 @@ func block(name string, minor, seq int, serial string, more ...string) tree {
 
 const vda = "sys/devices/pci0000:00/0000:00:00.0/virtio/block/vda/"
 
-// node is a worker with a system disk of three partitions, and a data disk. The system disk's second partition has LVM,
-// with a plain and an encrypted logical volume.
+// The tree node describes a worker with a data disk, and with a system disk that has three partitions. The system
+// disk's second partition carries a plain and an encrypted logical volume of LVM.
 var node = block("vda", 0, 1, "SYSTEM").with(block("vdb", 16, 12, "DATA", "ID_FS_USAGE=filesystem", "ID_FS_TYPE=xfs", "ID_FS_UUID="+uuid, "ID_FS_UUID_ENC="+uuid)).with(tree{
 	vda + "vda1/partition":                            "1\n",
 	vda + "vda1/dev":                                  "254:1\n",
@@ -151,7 +151,7 @@ var node = block("vda", 0, 1, "SYSTEM").with(block("vdb", 16, 12, "DATA", "ID_FS
 	"sys/devices/virtual/block/dm-0/stat": "1 2 3 4 5 6 7 8 9 10 11\n",
 })
 
-// scan returns the facts of all disks by name.
+// The function `scan` returns a map from the names of all disks to their facts.
 func scan(t *testing.T, h Host) map[string]disk.Facts {
 	t.Helper()
 	all, err := h.Scan()
@@ -254,7 +254,7 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestChanged checks that Changed, without a new look, finds a filesystem that has changed since the last look.
+// TestChanged checks that Changed finds a filesystem that has changed since the last look. Changed needs no new look.
 func TestChanged(t *testing.T) {
 	at := "40 27 254:16 / /mnt/disks/" + uuid
 	const count = "sys/fs/ext4/vdb/errors_count"
@@ -293,7 +293,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestChangedOfATableThatWasRead checks that Changed uses the mount table that was read last. Even with this mount
+// TestChangedOfATableThatWasRead checks that Changed uses the mount table that was read last. Even with an old mount
 // table, Changed must find a new ext4 error.
 func TestChangedOfATableThatWasRead(t *testing.T) {
 	const count = "sys/fs/ext4/vdb/errors_count"
@@ -331,8 +331,8 @@ func TestCovered(t *testing.T) {
 	if len(f.Mounts) != 2 || !f.Mounts[0].Covered || f.Mounts[0].CoveredBy != at || f.Mounts[1].Covered {
 		t.Errorf("%+v", f.Mounts)
 	}
-	// A mount on a directory above the disk's mount covers it, too. A second mount of the same filesystem at the same
-	// path hides no files, so CoveredBy must be empty.
+	// A mount on a directory above the disk's mount also covers the disk's mount. A second mount of the same filesystem
+	// at the same path hides no files, so CoveredBy must be empty.
 	for over, by := range map[string]string{"41 27 0:50 / /mnt rw - tmpfs none rw": "/mnt", "41 40 254:16 / " + at + " rw - xfs /dev/vdb rw": ""} {
 		f := scan(t, node.with(tree{table: "27 1 254:1 / / rw - ext4 /dev/vda1 rw\n40 27 254:16 / " + at + " rw - xfs /dev/vdb rw\n" + over + "\n"}).make(t))["vdb"]
 		if !f.Mounts[0].Covered || f.Mounts[0].CoveredBy != by {
@@ -341,7 +341,7 @@ func TestCovered(t *testing.T) {
 	}
 }
 
-// TestMeasure checks that hotmount opens a filesystem only once for each mount, because the open may hang. If the path
+// TestMeasure checks that hotmount opens a filesystem only once for each mount, because open(2) may hang. If the path
 // does not lead to the mount, or the disk has requests in flight, hotmount must not measure the filesystem.
 func TestMeasure(t *testing.T) {
 	const line = "40 27 254:16 / /mnt/disks/" + uuid + " rw - xfs /dev/vdb rw\n"
@@ -495,7 +495,7 @@ func TestFormattingOff(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		tree tree
-		// The field want is a part of the reason why formatting is off, or empty if formatting is on.
+		// The field `want` is a part of the reason why formatting is off, or empty if formatting is on.
 		want string
 	}{
 		{"on", nil, ""},
@@ -523,7 +523,7 @@ func TestFormattingOff(t *testing.T) {
 	}
 }
 
-// host returns a host with the files of node and the changes in t.
+// The method `host` returns a host with the files of node and the changes in t.
 func (t tree) host(tb testing.TB) Host {
 	tb.Helper()
 	return node.with(t).make(tb)
@@ -799,8 +799,8 @@ func TestFormatOfAnAttachedDisk(t *testing.T) {
 	}
 	check(names[0], true)
 	check(names[1], false)
-	// udev has not removed the link of the first loop device yet, and its kernel name now belongs to a later device.
-	// The first loop device must count as gone.
+	// udev has not removed the link of the first loop device yet, but the kernel name loop0 now belongs to a later
+	// device. The first loop device must count as gone.
 	seq := filepath.Join(h.Root, "sys/devices/virtual/block/loop0/diskseq")
 	if err := os.WriteFile(seq, []byte("1007\n"), 0o644); err != nil {
 		t.Fatal(err)

@@ -7,9 +7,9 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// addLoops adds the loop devices on a disk (base) to the facts of the disk or its partition (f). The last parameter
-// contains the disk, its partitions and every device built on them. If the disk is itself a loop device, addLoops also
-// adds the other loop devices with the same file.
+// addLoops adds the loop devices on a disk (base) to the facts of the disk or its partition (f). The parameter `devices`
+// contains the disk, its partitions and every device that is built on the disk or on a partition. If the disk is itself
+// a loop device, addLoops also adds the other loop devices with the same backing file.
 func (h Host) addLoops(f, base *disk.Facts, c *common, devices map[disk.Dev]string) {
 	own := slices.IndexFunc(c.loops, func(l mounts.Loop) bool { return l.Name == base.Name })
 	for i := range c.loops {
@@ -41,8 +41,8 @@ func (h Host) seemsBelow(l *mounts.Loop, f *disk.Facts, c *common, devices map[d
 	return f.Udev.FSUUID != "" && c.loopUUIDs()[l.Name] == f.Udev.FSUUID
 }
 
-// loopUUIDs returns the filesystem UUID that udev found on each loop device, by kernel name. loopUUIDs leaves out
-// unreadable loop devices, because they may be gone.
+// loopUUIDs returns a map from the kernel name of each loop device to the filesystem UUID that udev found there.
+// loopUUIDs leaves out unreadable loop devices, because they may be gone.
 func (h Host) loopUUIDs(loops []mounts.Loop) map[string]string {
 	all := map[string]string{}
 	for i := range loops {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// many returns a node with many loop devices that count as disks. The filesystem of each loop device is mounted in a
-// class directory.
+// The function `many` returns a node with many loop devices, which count as disks. The filesystem of each loop device is
+// mounted in a class directory.
 func many(tb testing.TB, count int) (h Host, names []string) {
 	tb.Helper()
 	all, table := tree{}, "27 1 254:0 / / rw - ext4 /dev/vda rw\n28 27 0:20 / /srv rw - tmpfs tmpfs rw\n"
@@ -56,7 +56,7 @@ func BenchmarkLookOfMany(b *testing.B) {
 	}
 }
 
-// used returns the CPU time that this process has used.
+// The function `used` returns the CPU time that this process has used.
 func used(tb testing.TB) time.Duration {
 	tb.Helper()
 	var r unix.Rusage

@@ -65,14 +65,14 @@ func Absence(m *disk.Sighting) (what, next string) {
 		"attach the disk again; if it will not come back: hotmount forget " + disk.Visible(m.UUID)
 }
 
-// Missing returns the filesystems that were mounted at an earlier boot and are on none of the disks. Missing leaves out
-// a filesystem if hotmount noticed the removal of its disk.
+// Missing returns the filesystems that were mounted in an earlier boot, and that are on none of the given disks.
+// Missing leaves out a filesystem if hotmount noticed the removal of its disk.
 func (h Host) Missing(disks []disk.Facts) ([]disk.Sighting, error) {
 	earlier, err := h.earlierFilesystems()
 	return filesystemsWithoutDisk(earlier, disks), err
 }
 
-// earlierFilesystems returns the filesystems that were mounted at an earlier boot but not in this boot.
+// earlierFilesystems returns the filesystems that were mounted in an earlier boot but not in this boot.
 // earlierFilesystems leaves out a filesystem if hotmount noticed the removal of its disk.
 func (h Host) earlierFilesystems() ([]disk.Sighting, error) {
 	boot, err := h.Boot()
@@ -106,8 +106,7 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// describeStrays opens no mounted directory, because the disk or the server behind the mount may be dead and never
-	// answer.
+	// describeStrays opens no mounted directory, because the disk or the server behind the mount may never answer.
 	before, err := h.Mounts()
 	if err != nil {
 		return nil, err
@@ -116,8 +115,8 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 	for _, m := range before {
 		mounted[m.Path] = true
 	}
-	// While hotmount makes or removes a mount point, the name of the mount point begins with a dot. A directory whose
-	// name is a dot and a UUID must contain nothing but the marker, as a mount point does.
+	// While hotmount makes or removes a mount point, the name of the mount point begins with a dot. Like a mount point,
+	// a directory whose name is a dot and a UUID must contain nothing but the marker.
 	point := func(name string) bool { return disk.ValidUUID(strings.TrimPrefix(name, ".")) }
 	full := map[string]string{}
 	for _, e := range entries {
@@ -129,8 +128,8 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 			full[e.Name()] = first
 		}
 	}
-	// describeStrays reads the mount table after the directories. A volume that is mounted between the two reads is
-	// therefore not reported as foreign.
+	// describeStrays reads the mount table again after it has read the directories. A volume that is mounted in the
+	// meantime is therefore not reported as foreign.
 	table, err := h.Mounts()
 	if err != nil {
 		return nil, err
@@ -167,8 +166,8 @@ func (h Host) describeStrays(dir string) ([]string, error) {
 	return all, nil
 }
 
-// given reports whether the entry of a class directory has the form of hotmount's link to a block volume. The block
-// volume may have been released a moment ago.
+// The method `given` reports whether the entry of a class directory has the form of hotmount's link to a block volume.
+// The block volume may have been released a moment ago.
 func (h Host) given(dir, name string) bool {
 	target, err := os.Readlink(filepath.Join("/", h.Root, dir, name))
 	return err == nil && target == disk.LinkDirectory+"/"+name

@@ -55,7 +55,7 @@ func TestStrays(t *testing.T) {
 		"91 90 254:16 /x /mnt/disks/"+uuidA+"/inner rw shared:55 - xfs /dev/vdb rw\n"+
 		"92 24 254:1 /srv /mnt/disks/bound rw shared:1 - ext4 /dev/vda1 rw\n"+
 		"93 24 254:1 /srv /mnt/disks/data/deep rw shared:1 - ext4 /dev/vda1 rw\n")
-	// describeStrays must open no mounted directory, because the open may hang forever.
+	// describeStrays must open no mounted directory, because open(2) may hang forever.
 	opened, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// parted returns the node with an additional data disk that has two partitions. Each partition of the additional disk
-// has a filesystem.
+// The function `parted` returns the node with an additional data disk that has two partitions. Each partition of the
+// additional disk has a filesystem.
 func parted() tree {
 	const vdc = "sys/devices/pci0000:00/0000:20:00.0/virtio/block/vdc/"
 	all := node.with(block("vdc", 32, 13, "PARTED")).with(tree{"sys/class/block/vdc": "-> ../../devices/pci0000:00/0000:20:00.0/virtio/block/vdc"})
@@ -36,7 +36,7 @@ func parted() tree {
 	return all.with(tree{"sys/block/vdc/vdc1/x/": "-", "sys/block/vdc/vdc2/x/": "-"})
 }
 
-// mapped returns a device-mapper device on another device.
+// The function `mapped` returns the sysfs tree of a device-mapper device that is built on another device.
 func mapped(number int, slave, below string) tree {
 	name := fmt.Sprintf("dm-%d", number)
 	dir := "sys/devices/virtual/block/" + name + "/"
@@ -126,8 +126,8 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// loop returns a loop device. The parameter path is the path of the backing file at the time when the loop device was
-// set up.
+// The function `loop` returns the sysfs tree of a loop device. The parameter `path` is the path of the backing file at the
+// time when the loop device was set up.
 func loop(name, path string) tree {
 	dir := "sys/devices/virtual/block/" + name + "/"
 	return tree{"sys/block/" + name: "-> ../devices/virtual/block/" + name, dir + "hidden": "1\n", dir + "loop/backing_file": path + "\n"}
@@ -192,8 +192,8 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// TestLoopsOnOneFile checks that a second loop device on the same file is found, so that hotmount does not use both
-// devices.
+// TestLoopsOnOneFile checks that a look finds a second loop device with the same backing file, so that hotmount does
+// not use both devices.
 func TestLoopsOnOneFile(t *testing.T) {
 	own := mounts.Loop{Name: "loop1", File: "/srv/ci/a.img"}
 	known := mounts.Loop{Name: "loop1", File: "/srv/ci/a.img", FromKernel: true, Device: 8, Inode: 12}

@@ -36,11 +36,11 @@ func (s *Shared) expectations() *store.Expectations {
 	return &s.expected
 }
 
-// Expect adds the id of this boot to the sighting. Each later look uses the sighting, even if Remember cannot record
-// it. Expect needs Shared.
+// Expect adds the id of this boot to the sighting. Each later call of Look uses the sighting, even if Remember cannot
+// record the sighting. Expect needs a Host whose field Shared is set.
 func (h Host) Expect(seen disk.Sighting) {
-	// Expect ignores the error of Boot. Without the boot id, the sighting seems to be from another boot. But without
-	// the boot id, Look fails as well, so nothing uses the sighting.
+	// Expect ignores the error of Boot. Without the boot id, the sighting seems to be from another boot. No call of
+	// Look uses such a sighting, because Look also fails without the boot id.
 	seen.Identity.Boot, _ = h.Boot()
 	h.Shared.expected.Expect(seen)
 }
@@ -58,20 +58,20 @@ func (h Host) Remember() error {
 // measuredMost bounds the number of measurements that are kept. No event removes the measurements of detached disks.
 const measuredMost = 4096
 
-// measured is the measurement of a mounted XFS filesystem.
+// The type `measured` is the measurement of a mounted XFS filesystem.
 type measured struct {
 	path     string
 	geometry disk.Geometry
 }
 
-// geometry returns the geometry of the disk's XFS filesystem that is mounted in a class directory, or nil if the
-// geometry is unknown.
+// The method `geometry` returns the geometry of the disk's XFS filesystem that is mounted in a class directory, or nil if
+// the geometry is unknown.
 //
-// The measurement opens the root directory of the filesystem. The open needs a lock on the root directory (xfs_dir_open
-// in fs/xfs/xfs_file.c). A process that waits for the disk may hold this lock. Nothing can end the wait for this lock.
-// The method geometry therefore measures once for each mount, and only while the disk has no request in flight. If the
-// method geometry does not measure a filesystem, hotmount-grow@.service measures the filesystem, because that unit may
-// wait.
+// The measurement opens the root directory of the filesystem. open(2) needs a lock on the root directory (xfs_dir_open
+// in fs/xfs/xfs_file.c). A process that waits for the disk may hold this lock. The wait for the lock cannot be
+// interrupted. The method `geometry` therefore measures only once for each mount, and only while the disk has no request
+// in flight. If the method `geometry` does not measure a filesystem, hotmount-grow@.service measures the filesystem,
+// because that unit may wait.
 func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Geometry, error)) *disk.Geometry {
 	if s == nil || measure == nil {
 		return nil

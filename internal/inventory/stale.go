@@ -11,8 +11,8 @@ import (
 	"hotmount/internal/store"
 )
 
-// Stale returns the mounts whose disk is gone, in the directories of all present and earlier classes
-// (store.Store.Directories). Each result has the facts on record about the disk, and one stale mount. If Stale also
+// Stale returns the mounts of detached disks in the directories of all current and earlier classes
+// (store.Store.Directories). Each result contains one stale mount, and the recorded facts about its disk. If Stale also
 // returns an error, some mounts may be missing from the result.
 func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 	table, err := h.Mounts()
@@ -44,13 +44,13 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 }
 
 // Attached returns the sequence number of the disk or partition with that device number, or 0 if none is attached. If
-// an attached device has the device number of a mounted filesystem, the device is the filesystem's own disk. While the
-// filesystem is mounted, the kernel gives its device number to no other device.
+// an attached device has the device number of a mounted filesystem, the device is the filesystem's own disk. While a
+// filesystem is mounted, the kernel gives the device number of its disk to no other device.
 func (h Host) Attached(dev disk.Dev) (seq uint64, err error) { return h.sysfs().Attached(dev) }
 
-// load reads the records, and finds out which unfinished formats began on a disk that is still attached. udev's
-// by-diskseq link may be outdated. load therefore also compares the sequence number of the disk to which the link leads
-// with the recorded number.
+// The method `load` reads the records, and finds out which unfinished formats began on a disk that is still attached.
+// udev's by-diskseq link may be outdated. The method `load` therefore also compares the sequence number of the disk to
+// which the link leads with the recorded number.
 func (h Host) load(boot string) store.Memory {
 	m := h.Store.Load(boot, h.Shared.expectations())
 	for i := range m.Intents {
@@ -62,7 +62,7 @@ func (h Host) load(boot string) store.Memory {
 	return m
 }
 
-// fillRecorded fills in the facts on record about the disk of the filesystem with that UUID.
+// fillRecorded fills in the recorded facts about the disk of the filesystem with that UUID.
 func (h Host) fillRecorded(f *disk.Facts, uuid string) error {
 	boot, err := h.Boot()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// boundAt returns the paths at which the disk's device node is bind-mounted (disk.Facts.Bound). The second argument is
+// boundAt returns the paths at which the disk's device node is bind-mounted (disk.Facts.Bound). The parameter `bound` is
 // the result of mounts.Bound.
 func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	at := slices.Concat(bound[f.Name], bound[f.Whole])
@@ -27,17 +27,17 @@ func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	return at
 }
 
-// links are the entries of class directories that lead to disks. The provisioner may make a volume from each of these
-// entries. The key of the map links.at is a device, and the value is the path of the entry that leads to the device. If
-// a class directory is unreadable, links.unseen is its path.
+// The type `links` contains the entries of class directories that lead to disks. The provisioner may make a volume from
+// each entry that leads to a disk. The key of the map links.at is a device number, and the value is the path of the
+// entry that leads to the device. If a class directory is unreadable, links.unseen is its path.
 type links struct {
 	at     map[disk.Dev]string
 	unseen string
 }
 
-// links reads the class directories. An entry leads to a device if the entry is a device node, or a symlink to a path
-// below /dev. hotmount's own links do not count. No other symlink is followed, because it may lead to a dead
-// filesystem.
+// The method `links` reads the class directories. An entry leads to a device if the entry is a device node, or a symlink
+// to a path below /dev. The method ignores hotmount's own links. The method follows no symlink to a path outside /dev,
+// because such a symlink may lead to a dead filesystem.
 func (h Host) links() links {
 	l := links{at: map[disk.Dev]string{}}
 	for _, dir := range h.Directories {
@@ -80,9 +80,10 @@ func (l links) addLink(f *disk.Facts) {
 	f.Unseen = cmp.Or(f.Unseen, l.unseen)
 }
 
-// monitors are paths whose existence shows that a virtual machine monitor may open disks: directories of libvirt and
-// Kata, and the programs of monitors. The daemon cannot look for the processes of monitors, because ProtectProc= hides
-// the processes of other users. kubeVirt is the pattern of KubeVirt's sockets below the root directory of a kubelet.
+// The variable `monitors` lists directories of libvirt and Kata, and the programs of virtual machine monitors. If one of
+// these paths exists, a virtual machine monitor may open disks. The daemon cannot look for the processes of monitors,
+// because ProtectProc= hides the processes of other users. kubeVirt is the pattern of KubeVirt's sockets below the root
+// directory of a kubelet.
 var monitors = []string{
 	"/etc/libvirt/qemu",
 	"/run/libvirt",

@@ -35,7 +35,7 @@ func TestBoundAsADevice(t *testing.T) {
 }
 
 // TestMonitors checks which files and directories show that other programs on the node may open disks. One file or
-// directory of a virtual machine monitor is enough, and so is a storage driver that attaches disks.
+// directory of a virtual machine monitor, or one storage driver that attaches disks, is enough to show this.
 func TestMonitors(t *testing.T) {
 	h := node.make(t)
 	if h.hasMonitor() || scan(t, h)["vdb"].Neighbours {
@@ -71,7 +71,8 @@ func TestMonitors(t *testing.T) {
 	}
 }
 
-// TestUnlisted checks that a look notices a filesystem that the kernel has mounted and that PID 1's mount table lacks.
+// TestUnlisted checks that a look notices a filesystem that is mounted in the kernel but is missing from PID 1's mount
+// table.
 func TestUnlisted(t *testing.T) {
 	const mounted = "60 27 254:16 / /srv rw - xfs /dev/vdb rw\n"
 	for name, test := range map[string]struct {

@@ -27,11 +27,11 @@ type Filesystem struct {
 	Inodes, FreeInodes    uint64
 }
 
-// Metrics are the metrics of the daemon. The counters begin at 0 when the process starts. Make Metrics with New. The
-// methods of Metrics are safe for concurrent use.
+// Metrics are the metrics of the daemon. The counters begin at 0 when the process starts. Use the function New to
+// create Metrics. The methods of Metrics are safe for concurrent use.
 type Metrics struct {
 	mu sync.Mutex
-	// all are the metrics in the order of the output.
+	// The slice all contains the metrics in the order of the output.
 	all []*family
 
 	refusals, formats, mounts, failures *family
@@ -42,19 +42,21 @@ type Metrics struct {
 	arrival                             *family
 	allocations                         *family
 
-	// added: the events of new disks, by disk sequence number. An event stays in the map until hotmount mounts the
-	// disk, decides not to mount it, or finds it detached.
+	// The map added contains the events of new disks, by disk sequence number. An event stays in the map until hotmount
+	// mounts the disk, decides not to mount it, or finds it detached.
 	added map[uint64]added
 }
 
-// added is the event of a new disk: the time of the event, and whether the disk was formatted after the event.
+// The type `added` describes the event of a new disk: the time of the event, and whether the disk was formatted after the
+// event.
 type added struct {
 	at   time.Time
 	made bool
 }
 
-// arrivalsKept is the largest number of events in added. The number is limited, because the agent reports nothing about
-// a disk whose first look finds it gone. A loop device without a file, for example, counts as gone.
+// arrivalsKept is the largest number of events in the map added. The package limits this number, because the agent
+// reports nothing about a disk that is gone when the agent first examines it. For example, the agent treats a loop
+// device without a file as gone.
 const arrivalsKept = 1024
 
 // New returns the metrics of a daemon of the given version.
@@ -123,7 +125,7 @@ func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 	}
 }
 
-// Mounted counts a mount that the mount table shows.
+// Mounted updates the metrics for a mount that the mount table shows.
 func (m *Metrics) Mounted(f *disk.Facts, d disk.Decision, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,28 +136,29 @@ func (m *Metrics) Mounted(f *disk.Facts, d disk.Decision, at time.Time) {
 	}
 }
 
-// Failed increments the counter of failed actions on disks. A decision without an action counts as a failed look.
+// Failed increments the counter of failed actions on disks. If the decision has no action, the value of the label
+// "action" is "look".
 func (m *Metrics) Failed(d disk.Decision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failures.seriesWith(cmp.Or(string(d.Action), "look")).sum++
 }
 
-// Gone forgets the event of a disk that was detached.
+// Gone removes the event of a disk that was detached.
 func (m *Metrics) Gone(f *disk.Facts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.added, f.Seq)
 }
 
-// Lost counts an overrun: some events were lost or unreadable.
+// Lost increments the counter of overruns. In an overrun, some events were lost or unreadable.
 func (m *Metrics) Lost() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.overruns.seriesWith().sum++
 }
 
-// Rescanned sets the time of the last look at every disk.
+// Rescanned sets the time at which hotmount last examined every disk.
 func (m *Metrics) Rescanned(at time.Time) { m.set(m.rescan, at) }
 
 // Faulty sets the metric that shows whether the configuration has a fault.
@@ -168,7 +171,7 @@ func (m *Metrics) Faulty(fault bool) {
 	}
 }
 
-// Alive sets the time at which the loop last fed the watchdog.
+// Alive sets the time at which the daemon last sent WATCHDOG=1 to systemd.
 func (m *Metrics) Alive(at time.Time) { m.set(m.watchdog, at) }
 
 func (m *Metrics) set(f *family, at time.Time) {
@@ -179,7 +182,7 @@ func (m *Metrics) set(f *family, at time.Time) {
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// Write replaces the file at the path as a whole. A reader that has the old file open still reads the old file. No
+// Write replaces the file at the path atomically. A reader that has the old file open still reads the old file. No
 // reader sees a partial file.
 func (m *Metrics) Write(path string, lines []disk.Line, filesystems []Filesystem) error {
 	if err := replace(path, m.text(lines, filesystems)); err != nil {
@@ -206,8 +209,8 @@ func (m *Metrics) text(lines []disk.Line, filesystems []Filesystem) []byte {
 			f.seriesWith(fs.Class, fs.Device, fs.UUID).sum = float64(n)
 		}
 	}
-	// The function text uses ReadMemStats, because runtime/metrics leaves out the most recent allocations of each
-	// processor. These can be more objects than hotmount allocates for a disk.
+	// The function `text` uses ReadMemStats, because runtime/metrics leaves out the most recent allocations of each
+	// processor. These recent allocations can be more objects than hotmount allocates for a disk.
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	m.allocations.seriesWith().sum = float64(memory.Mallocs)

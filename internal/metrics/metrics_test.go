@@ -18,7 +18,7 @@ import (
 
 const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 
-// used returns the text of the metrics after one event of each kind.
+// The function `used` returns the text of the metrics after one event of each kind.
 func used(t *testing.T) string {
 	t.Helper()
 	m := New("1.2.3")
@@ -158,8 +158,8 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// TestAllocationsAreCounted checks that each object that is allocated between two outputs of the metrics counts once.
-// The output, the runtime and other goroutines allocate some objects too, so the count varies a little.
+// TestAllocationsAreCounted allocates objects between two outputs of the metrics, and checks that each object is
+// counted once. The output, the runtime and other goroutines allocate some objects too, so the count varies a little.
 func TestAllocationsAreCounted(t *testing.T) {
 	m := New("x")
 	counted := func() float64 {

@@ -22,19 +22,20 @@ const (
 	histogram = "histogram"
 )
 
-// family is a metric with the values of all its series.
+// The type `family` contains a metric and the values of all its series.
 type family struct {
 	name, kind, help string
 	// labels are the names of the metric's labels, sorted.
 	labels []string
 	// bounds are the upper bounds of a histogram's buckets, except the last, infinite bound.
 	bounds []float64
-	// series maps the labels of a series to its values. The labels are as in the text format, without the braces.
+	// series maps the labels of a series to its values. The labels are written as in the text format, without the
+	// braces.
 	series map[string]*series
 }
 
-// series is one value of a metric. A series of a histogram has the sum and the number of all observations, and the
-// number of observations up to each bound.
+// The type `series` contains one value of a metric. A series of a histogram contains the sum and the number of all
+// observations, and the number of observations up to each bound.
 type series struct {
 	sum     float64
 	count   uint64

@@ -7,8 +7,9 @@ import (
 
 // Bound returns the places at which device nodes are bind-mounted. The keys of the returned map are the kernel names of
 // the devices. kubelet and other programs give a disk to a container by a bind mount of the disk's device node. A
-// device node lies in devtmpfs, or in the tmpfs of a container. Any file of a tmpfs counts as a device node, because
-// the mount table does not show the kind of the file. A bind mount of a device node over itself does not count.
+// device node lies in devtmpfs, or in the tmpfs of a container. Bound treats each bind-mounted file of a tmpfs as a
+// device node, because the mount table does not show the kind of the file. Bound leaves out a bind mount of a device
+// node over itself.
 func Bound(tree []Mount) map[string][]string {
 	bound := map[string][]string{}
 	for i := range tree {

@@ -8,10 +8,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Changed returns the devices whose mounts differ between two tables. The list has each device once, and is ordered by
-// device number. Changed also returns the devices of volumes at or below a new or removed mount, because the mount may
-// cover or uncover the volumes. A volume is a mount whose path ends in a UUID. The order of the mounts in a table does
-// not matter.
+// Changed returns the devices whose mounts differ between two tables. The list contains each device once and is sorted
+// by device number. Changed also returns the devices of volumes at or below a new or removed mount, because the mount
+// may cover or uncover the volumes. A volume is a mount whose path ends in a UUID. The order of the mounts in a table
+// does not matter.
 func Changed(before, now []Mount) []disk.Dev {
 	all := now
 	// Changed first skips equal lines at the start and the end of both tables, because usually only one line differs.

@@ -19,12 +19,12 @@ import (
 // Claim is a place in the system's configuration that names a device. The author of the configuration intends the
 // device for something other than hotmount.
 type Claim struct {
-	// Where names the file and the line, such as "/etc/fstab:4". For an unreadable file or directory, Where has only
-	// the path.
+	// Where names the file and the line, such as "/etc/fstab:4". If the file or directory is unreadable, the field
+	// Where contains only the path.
 	Where string
 	// Spec names the device: a path, a pattern of paths (mdadm.conf(5)), or a tag such as UUID=… (fstab(5)). In Spec,
 	// quotes are removed and octal escapes are decoded. An empty Spec means that the device is unknown, so the claim
-	// may be on any disk.
+	// may concern any disk.
 	Spec string
 }
 
@@ -44,8 +44,8 @@ var unitDirectories = []string{
 }
 
 // Claims returns all claims of fstab(5), crypttab(5), mdadm.conf(5) and libvirt's domains. The What= settings of mount
-// and swap units are claims, too. All files lie below the given root, which is "" or "/" for the live system. A unit
-// file counts even if another unit file overrides it (systemd.unit(5)).
+// and swap units are claims, too. All files lie below the given root, which is "" or "/" for the live system. Claims
+// reads a unit file even if another unit file overrides it (systemd.unit(5)).
 //
 // A missing file claims nothing. An unreadable unit file, such as a link into a home directory, is a claim without a
 // Spec. An unreadable file of a libvirt domain is also a claim without a Spec. Claims returns an error if it cannot
@@ -94,7 +94,7 @@ func claimsBelow(root string) ([]Claim, error) {
 // claimReader collects the claims of files below a root directory.
 type claimReader struct {
 	root string
-	// unseen has one claim for each unreadable unit file or directory of drop-ins.
+	// The field `unseen` contains one claim for each unreadable unit file or directory of drop-ins.
 	claims, unseen []Claim
 	err            error
 }
@@ -112,7 +112,8 @@ func (r *claimReader) file(name string, parse func(text, where string) []Claim) 
 	r.add(parse(text, name))
 }
 
-// add keeps the claims that have a Spec. In a readable file, a claim without a Spec is from a line without a device.
+// The method `add` drops the claims without a Spec, and adds all other claims to r.claims. In a readable file, a claim
+// without a Spec comes from a line that names no device.
 func (r *claimReader) add(all []Claim) {
 	r.claims = append(r.claims, slices.DeleteFunc(all, func(c Claim) bool { return c.Spec == "" })...)
 }
@@ -146,7 +147,7 @@ func hidden(root, name string) bool {
 	return false
 }
 
-// list returns the paths of the directory's entries whose names have one of the endings.
+// The function `list` returns the paths of the directory's entries whose names end in one of the given endings.
 func list(root, dir string, endings ...string) ([]string, error) {
 	entries, err := os.ReadDir(root + dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -186,7 +187,8 @@ func ReadFile(name string) (string, error) {
 	return string(text), err
 }
 
-// lines returns the claims of all lines except empty lines and comments. specs() returns the devices that a line names.
+// The function `lines` returns the claims of all lines except empty lines and comments. specs() returns the devices that
+// a line names.
 func lines(text, where string, specs func(line string) []string) []Claim {
 	var claims []Claim
 	number := 0
@@ -213,8 +215,8 @@ func parseFstab(text, where string) []Claim {
 	})
 }
 
-// parseCrypttab reads crypttab(5). A line names the encrypted device. A line may also name a device that holds the key
-// (/key:LABEL=x) or a detached header (in the options).
+// parseCrypttab reads crypttab(5). A line names the encrypted device. A line may also name a device that contains the
+// key (/key:LABEL=x) or a detached header (in the options).
 func parseCrypttab(text, where string) []Claim {
 	return lines(text, where, func(line string) []string {
 		words := append(strings.Fields(line), "", "", "")
@@ -232,8 +234,8 @@ func inOptions(options string) []string {
 	return specs
 }
 
-// inKey returns the device in the value of a key: a device's path, or a path on a device (PATH:DEVICE in crypttab(5)).
-// inKey returns "" if the value names no device.
+// inKey returns the device that the value of a key names. The value can be a device's path, or a path on a device
+// (PATH:DEVICE in crypttab(5)). inKey returns "" if the value names no device.
 func inKey(value string) string {
 	value = unquote(value)
 	if strings.HasPrefix(value, "/dev/") {
@@ -245,9 +247,9 @@ func inKey(value string) string {
 	return ""
 }
 
-// parseMdadm reads the devices of DEVICE and ARRAY lines in mdadm.conf(5). parseMdadm also reads the UUIDs of arrays,
-// because each member of an array has the UUID of the array. A line that begins with white space continues the previous
-// line. Keywords may be shortened to three letters.
+// parseMdadm reads the devices from the DEVICE and ARRAY lines of mdadm.conf(5). parseMdadm also reads the UUIDs of
+// arrays, because each member of an array has the UUID of the array. A line that begins with white space continues the
+// previous line. Keywords may be shortened to three letters.
 func parseMdadm(text, where string) []Claim {
 	keyword := ""
 	return lines(text, where, func(line string) []string {
@@ -297,14 +299,14 @@ func parseUnit(text, where string) []Claim {
 			return
 		}
 		if value = strings.TrimSpace(value); value != "" {
-			// Only the specifier %% is decoded, because a device's name has no other specifier.
+			// Only the specifier %% is decoded, because a device's name contains no other specifier.
 			claims = append(claims, Claim{lineLocation(where, first), unquote(strings.ReplaceAll(value, "%%", "%"))})
 		}
 	}
 	for line := range strings.Lines(text) {
 		number++
 		line = strings.TrimSpace(line)
-		// A comment may lie between the lines of one setting.
+		// A comment may stand between the lines of a setting that continues over several lines.
 		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
 			continue
 		}
@@ -375,8 +377,8 @@ func matchesLabel(label string, f *disk.Facts) bool {
 func matchesPath(p string, f *disk.Facts) bool {
 	switch dir, name := path.Split(p); dir {
 	case "/dev/disk/by-uuid/":
-		// If two disks have the same UUID, only one of them has the link in /dev/disk/by-uuid. matchesPath therefore
-		// compares the UUID, and not the link.
+		// If two disks have the same UUID, the link in /dev/disk/by-uuid leads to only one of these disks. matchesPath
+		// therefore compares the UUID, and not the link.
 		if matchesUUID(disk.Unescape(name), f) {
 			return true
 		}
@@ -396,8 +398,8 @@ func matchesPath(p string, f *disk.Facts) bool {
 	return slices.ContainsFunc(own, func(o string) bool { return matchesPattern(p, o) }) || isPartitionOf(p, node, f)
 }
 
-// matchesPattern reports whether the path in a claim equals a path of the disk or, as a pattern, matches it (DEVICE in
-// mdadm.conf(5)).
+// matchesPattern reports whether the path in a claim equals the given path of the disk, or is a pattern that matches
+// the given path (DEVICE in mdadm.conf(5)).
 func matchesPattern(p, own string) bool {
 	match, err := path.Match(p, own)
 	return p == own || match && err == nil

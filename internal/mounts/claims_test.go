@@ -115,7 +115,7 @@ func TestNoClaims(t *testing.T) {
 }
 
 // TestUnreadableClaims checks that Claims returns an error for an unreadable file, because the file may claim any disk.
-// A link to itself makes a file unreadable even for root.
+// A symbolic link to itself is unreadable even for root.
 func TestUnreadableClaims(t *testing.T) {
 	for _, name := range []string{"etc/fstab", "etc/crypttab", "etc/mdadm/mdadm.conf", "etc/mdadm.conf", "etc/mdadm.conf.d", "etc/systemd/system", "etc/mdadm/mdadm.conf.d/x.conf"} {
 		if got, err := Claims(files(t, map[string]string{name: "-> " + filepath.Base(name)})); err == nil {
@@ -127,8 +127,9 @@ func TestUnreadableClaims(t *testing.T) {
 	}
 }
 
-// TestUnseenClaims checks that an unreadable unit file counts as a claim without a Spec. An unreadable unit file must
-// not hide the claims of other files. A link into a directory that the daemon cannot see counts as unreadable.
+// TestUnseenClaims checks that Claims returns a claim without a Spec for an unreadable unit file. An unreadable unit
+// file must not hide the claims of other files. Claims must treat a link into a directory that the daemon cannot see as
+// unreadable.
 func TestUnseenClaims(t *testing.T) {
 	hidden := filepath.Join(t.TempDir(), "x")
 	if err := os.WriteFile(hidden, []byte("[Mount]\nWhat=/dev/vdx\n"), 0o644); err != nil {
@@ -257,7 +258,8 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// fuzzParser checks the claims that a parser returns: each claim must have the number of a line of the text.
+// fuzzParser checks the claims that a parser returns: the field Where of each claim must contain the number of an
+// existing line.
 func fuzzParser(t *testing.T, text string, parse func(text, where string) []Claim) {
 	t.Helper()
 	f := disk.Facts{ID: disk.ID{Name: "vdb"}, Udev: disk.Udev{FSUUID: "x", Links: []string{"/dev/x"}}}

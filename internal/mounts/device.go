@@ -56,7 +56,7 @@ func forWriting(info string) bool {
 }
 
 // isMonitor reports whether the name of the process or of its program is the name of a virtual machine monitor. The
-// kernel cuts the name of a process to 15 characters.
+// kernel shortens the name of a process to 15 characters.
 func isMonitor(dir string) bool {
 	program, _ := os.Readlink(filepath.Join(dir, "exe"))
 	for _, name := range []string{command(dir), filepath.Base(program)} {
@@ -68,7 +68,7 @@ func isMonitor(dir string) bool {
 	return false
 }
 
-// UnitOf returns the systemd unit of the process with that number, or "." if the unit is unknown.
+// UnitOf returns the systemd unit of the process with the given PID, or "." if the unit is unknown.
 func UnitOf(root string, pid int) string {
 	return unitOf(filepath.Join("/", root, "proc", strconv.Itoa(pid)))
 }

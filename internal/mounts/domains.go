@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// domainDirectories have the configuration of libvirt's virtual machines. /etc/libvirt/qemu has all defined virtual
-// machines, and /run/libvirt/qemu has the running virtual machines.
+// domainDirectories are the directories with the configuration of libvirt's virtual machines. /etc/libvirt/qemu
+// contains all defined virtual machines, and /run/libvirt/qemu contains the running virtual machines.
 var domainDirectories = []string{"/etc/libvirt/qemu", "/run/libvirt/qemu"}
 
-// domainClaims returns the claims of libvirt's domains. A directory or file that cannot be read, or that is not XML, is
-// a claim without a Spec.
+// domainClaims returns the claims of libvirt's domains. For each unreadable directory, unreadable file, and file that
+// is not XML, domainClaims returns a claim without a Spec.
 func domainClaims(root string) []Claim {
 	var claims []Claim
 	for _, dir := range domainDirectories {

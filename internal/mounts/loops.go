@@ -20,7 +20,7 @@ type Loop struct {
 	// Name is the loop device's kernel name.
 	Name string
 	// File is the path of the backing file in the mount namespace of the process that set up the loop device. File can
-	// have any bytes.
+	// contain arbitrary bytes.
 	File string
 	// The field Below is the block device on which the loop device is built. If no block device is found, Below is zero
 	// or does not belong to any block device. FromKernel reports whether the kernel itself named this block device. If
@@ -53,8 +53,8 @@ func (l *Loop) SameFile(other *Loop) bool {
 	return l.File != "" && l.File == other.File
 }
 
-// Loops returns the loop devices with a backing file. A loop device can hide a use of a disk. The loop device does not
-// claim the disk, and is not among the disk's holders in sysfs.
+// Loops returns the loop devices with a backing file. A loop device can hide a use of a disk. If a loop device is built
+// on a disk, the loop device does not claim the disk, and is not among the disk's holders in sysfs.
 //
 // A process that has permission to open a loop device can ask the kernel for the backing file. The daemon has no
 // permission to open loop devices, and looks for the path of the backing file in PID 1's mount table.
@@ -95,8 +95,8 @@ func Loops(root string, table Paths) ([]Loop, error) {
 
 // ask gets the backing file from the kernel (LOOP_GET_STATUS64, loop(4)). For a regular backing file, the kernel
 // returns a device number that is zero or belongs to no block device. LOOP_GET_STATUS64 reads the attributes of the
-// backing file (loop_get_status in drivers/block/loop.c). The function skips backing files on a file server, because a
-// dead server never answers.
+// backing file (loop_get_status in drivers/block/loop.c). The method `ask` skips backing files on a file server, because
+// a dead server never answers.
 func (l *Loop) ask(root string, table Paths) {
 	if m := table.At(l.File); m != nil && !slices.Contains(local, m.Type) {
 		return
@@ -115,7 +115,7 @@ func (l *Loop) ask(root string, table Paths) {
 	l.Device, l.Inode = info.Device, info.Inode
 }
 
-// local is a list of filesystem types. On these filesystems, the attributes of a file come from this kernel, without a
+// The variable `local` lists the filesystem types for which this kernel returns the attributes of a file without a
 // request to a file server.
 var local = []string{
 	"bcachefs", "btrfs", "devtmpfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "iso9660", "jfs", "nilfs2",
@@ -145,9 +145,9 @@ func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
 	return st.Mode & unix.S_IFMT, disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}
 }
 
-// follow sets Below to the device at the path of the backing file. The function uses only paths on a devtmpfs or tmpfs,
-// where device nodes and their bind mounts lie. A path on another filesystem may lead through a directory of a dead
-// disk, where a process may block.
+// The method named follow sets the field Below to the device at the path of the backing file. follow() uses only paths
+// on a devtmpfs or tmpfs, where device nodes and their bind mounts lie. A path on another filesystem may lead through a
+// directory of a dead disk, where a process may block.
 func (l *Loop) follow(root string, table Paths) {
 	if m := table.At(l.File); m == nil || m.Type != "devtmpfs" && m.Type != "tmpfs" {
 		return

@@ -16,7 +16,8 @@ import (
 )
 
 // TestRealLoops checks that the device number identifies the device below a loop device, even if the path is unusual.
-// For example, the path leads to a second node of the device, or to a bind mount of a node, such as kubelet makes.
+// For example, the path leads to a second device node of the same device, or to a bind mount of a device node, like the
+// bind mounts that kubelet makes.
 func TestRealLoops(t *testing.T) {
 	dir := t.TempDir()
 	image := filepath.Join(dir, "image")
@@ -154,8 +155,8 @@ func TestRealLoops(t *testing.T) {
 	}
 }
 
-// TestRegular checks that a backing file counts as regular only if it is a regular file on a local filesystem. A device
-// node or a link must not count as regular. A loop device over a device node or a link may use a disk.
+// TestRegular checks that Regular returns true only for a regular file on a local filesystem. Regular must return false
+// for a device node and for a link, because a loop device over a device node or a link may use a disk.
 func TestRegular(t *testing.T) {
 	dir := t.TempDir()
 	file, node, link := filepath.Join(dir, "file"), filepath.Join(dir, "node"), filepath.Join(dir, "link")

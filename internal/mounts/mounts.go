@@ -1,6 +1,6 @@
-// Package mounts reads the mount table and watches the mount table for changes. Package mounts also finds the disks
-// that swap space or the system's configuration claims. The package gets all facts from the kernel and from files,
-// never from systemd.
+// Package mounts reads the mount table and watches the mount table for changes. Package mounts also finds the active
+// swap space, and the disks that the system's configuration claims. The package gets all facts from the kernel and from
+// files, never from systemd.
 package mounts
 
 import (
@@ -30,15 +30,15 @@ const (
 	ownTablePath = "/proc/self/mountinfo"
 )
 
-// maxLine is the maximum length in bytes of a mount table line. The rest of a longer line is cut. Only the filesystem
-// options at the end of a line can be so long, because overlayfs lists its layers in them. The reader of package
-// mountinfo fails on lines of 64 KiB or more.
+// maxLine is the maximum length in bytes of a line of the mount table. Longer lines are truncated. Only the filesystem
+// options at the end of a line can make a line so long, because overlayfs lists its layers in these options. The reader
+// of package mountinfo fails on lines of 64 KiB or more.
 const maxLine = 32 << 10
 
 // Tree reads the mount table once, like Reader.Tree.
 func Tree(root string) ([]Mount, error) { return new(Reader).Tree(root) }
 
-// At returns the mount whose filesystem a process reaches when it opens the path, or nil.
+// At returns the mount whose filesystem a process reaches when it opens the path, or nil if there is none.
 func At(tree []Mount, path string) *Mount { return ByPath(tree).At(path) }
 
 // Paths finds the mounts of a tree by path. For many lookups in one tree, Paths is faster than the function At. ByPath
@@ -58,7 +58,7 @@ func ByPath(tree []Mount) Paths {
 	return p
 }
 
-// At returns the mount whose filesystem a process reaches when it opens the path, or nil.
+// At returns the mount whose filesystem a process reaches when it opens the path, or nil if there is none.
 func (p Paths) At(path string) *Mount {
 	way := p.onWay(path)
 	var at *Mount
@@ -71,7 +71,7 @@ func (p Paths) At(path string) *Mount {
 				continue
 			}
 			// A path walk first reaches the mount with the shortest path. If several mounts have the same path, the
-			// last mount is on top.
+			// last mount in the table is on top.
 			if next == nil || len(m.Path) <= len(next.Path) {
 				next = m
 			}
@@ -84,8 +84,8 @@ func (p Paths) At(path string) *Mount {
 	return at
 }
 
-// onWay returns the mounts that a path walk to the path can cross: mounts on the path itself and on directories above
-// it.
+// onWay returns the mounts that a path walk to the given path can cross: mounts on the path itself and on its parent
+// directories.
 func (p Paths) onWay(path string) []*Mount {
 	if !strings.HasPrefix(path, "/") {
 		return nil
@@ -109,12 +109,12 @@ func OnTop(tree []Mount, path string, dev disk.Dev) (bool, error) {
 	return there, nil
 }
 
-// Mount is a mount with its place in the mount tree of its namespace and its peer groups (proc_pid_mountinfo(5),
+// Mount is a mount, with its peer groups and its place in the mount tree of its namespace (proc_pid_mountinfo(5),
 // mount_namespaces(7)).
 type Mount struct {
 	disk.MountPoint
-	// ID identifies the mount. Parent is the ID of the parent mount, which contains the mount point. IDs are comparable
-	// only within one mount namespace.
+	// ID identifies the mount. Parent is the ID of the parent mount, which contains the mount point. A copy of a mount
+	// in another mount namespace has another ID.
 	ID     int `json:"id"`
 	Parent int `json:"parent"`
 	// Shared is the peer group of which the mount is a member. Master is the peer group of which the mount is a slave.
@@ -135,7 +135,7 @@ func ParseTree(r io.Reader) ([]Mount, error) {
 	}
 	infos, err := mountinfo.GetMountsFromReader(bounded, nil)
 	if err != nil {
-		// The error of package mountinfo quotes a line of the mount table, which can have any bytes.
+		// The error of package mountinfo quotes a line of the mount table, which can contain arbitrary bytes.
 		return nil, errors.New(disk.Visible(err.Error()))
 	}
 	var tree []Mount
@@ -194,8 +194,8 @@ func ReadTable(name string) ([]Mount, error) {
 // package mountinfo reads an invalid number as 0.
 func boundLines(r io.Reader) (io.Reader, error) {
 	var out bytes.Buffer
-	// The buffer keeps the small default size, because each read of a mount table allocates one. When hotmount examines
-	// a disk, these buffers are most of the memory that the garbage collector must free.
+	// The buffer keeps the small default size, because each read of a mount table allocates a new buffer. When hotmount
+	// examines a disk, the buffers for mount tables are most of the memory that the garbage collector must free.
 	lines := bufio.NewReader(r)
 	for {
 		line, long, err := lines.ReadLine()

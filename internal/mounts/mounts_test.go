@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// files makes a directory with the given files. If a content begins with "-> ", the file is a symbolic link to the rest
-// of the content.
+// files makes a directory with the given files. If the content of a file begins with "-> ", the file becomes a symbolic
+// link to the path that follows.
 func files(t *testing.T, content map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -36,8 +36,8 @@ func files(t *testing.T, content map[string]string) string {
 	return root
 }
 
-// debian is a part of the mount table of a Debian 12 worker. debian has a mount that systemd made, a bind mount of a
-// directory, and a path with white space.
+// The constant `debian` is a part of the mount table of a Debian 12 worker. This part contains a mount that systemd made,
+// a bind mount of a directory, and a path with white space.
 const debian = `22 27 0:20 / /sys rw,nosuid,nodev,noexec,relatime shared:7 - sysfs sysfs rw
 27 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,discard,errors=remount-ro
 91 27 254:16 / /mnt/disks/7ab12e3a-d2c2-4b94-a3cf-9a3aa3a4b2d7 rw,nosuid,nodev,noatime shared:50 - xfs /dev/vdb rw,attr2,inode64
@@ -145,7 +145,7 @@ func FuzzTable(f *testing.F) {
 		if want := strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1; text != "" && len(got) != want {
 			t.Errorf("%d mounts of %d lines", len(got), want)
 		}
-		// The mounts must not depend on the lines that the reader knows from the previous table.
+		// The parsed mounts must not depend on the lines of the previous mount table.
 		var known oneTable
 		for range 2 {
 			if _, err := known.parse(strings.NewReader(debian)); err != nil {

@@ -45,8 +45,9 @@ func Field(text, name string) string {
 	return strings.TrimSpace(value)
 }
 
-// pod matches the control groups of kubelet's pods. Both cgroup drivers of kubelet write "pod" and the UID of the pod.
-// The systemd driver replaces each "-" in the UID by "_". The UID of a static pod is a hash without "-" and "_".
+// The regular expression pod matches the control groups of kubelet's pods. In the name of a pod's control group, both
+// cgroup drivers of kubelet write "pod" and the UID of the pod. The systemd driver replaces each "-" in the UID by "_".
+// The UID of a static pod is a hash without "-" and "_".
 var pod = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})`)
 })

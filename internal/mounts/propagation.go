@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Propagates calls Reader.Propagates of a new Reader.
+// Propagates makes a new Reader and calls its method Propagates.
 func Propagates(root, dir string) error { return new(Reader).Propagates(root, dir) }
 
 func propagates(hosts, owns []Mount, dir string) error {
@@ -31,14 +31,14 @@ func propagates(hosts, owns []Mount, dir string) error {
 	case own.Shared != host.Shared && own.Master != host.Shared:
 		return fmt.Errorf("cannot see what is mounted below %s: this process sees the path through another mount than the host does", dir)
 	case pathInMount(own, dir) != pathInMount(host, dir):
-		// A bind mount of a subdirectory is a peer of the original mount. A new mount appears at the same directory in
-		// each peer, but each peer can have this directory at another path.
+		// A bind mount of a subdirectory of a shared mount is a peer of that mount. A new mount appears on the same
+		// directory in each peer, but the path of this directory can differ between the peers.
 		return fmt.Errorf("cannot see what is mounted below %s: this process sees another directory at this path than the host", dir)
 	}
 	return nil
 }
 
-// mountContaining returns the mount that contains the directory, or an error if the table has no root.
+// mountContaining returns the mount that contains the directory, or an error if the table has no root mount.
 func mountContaining(tree []Mount, dir string) (*Mount, error) {
 	at := At(tree, dir)
 	if at == nil {
@@ -47,14 +47,15 @@ func mountContaining(tree []Mount, dir string) (*Mount, error) {
 	return at, nil
 }
 
-// pathInMount returns the path of a directory of the mount, relative to the root of the mount's filesystem.
+// pathInMount converts the path of a directory at or below the mount point to a path from the root of the mount's
+// filesystem.
 func pathInMount(m *Mount, dir string) string {
 	return path.Join("/", m.Root, strings.TrimPrefix(dir, m.Path))
 }
 
-// Receivers returns the peer groups to which a mount or an unmount in a group propagates (mount_namespaces(7)). These
-// are the group itself, its slaves, their slaves, and so on. Receivers returns an empty map for the group 0, which
-// means no group.
+// Receivers returns the peer groups to which a mount or an unmount in a group propagates (mount_namespaces(7)). The
+// result contains the group itself, its slaves, the slaves of these slaves, and so on. For the group 0, which stands
+// for no peer group, Receivers returns an empty map.
 func Receivers(group int, tables [][]Mount) map[int]bool {
 	slaves := map[int][]int{}
 	for _, table := range tables {

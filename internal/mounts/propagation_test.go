@@ -22,7 +22,7 @@ func TestPropagates(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		host, own string
-		// want is a part of the expected error, or empty if Propagates must return nil.
+		// The field `want` is a part of the expected error, or empty if Propagates must return nil.
 		want string
 	}{
 		{"PID 1's namespace", hostRoot, hostRoot, ""},
@@ -85,8 +85,8 @@ func TestPropagates(t *testing.T) {
 	}
 }
 
-// TestPropagatesHolds checks that Propagates repeats a nil result for one second without a new read, and does not
-// repeat an error.
+// TestPropagatesHolds checks that Propagates repeats a nil result for one second without reading the mount tables
+// again, and does not repeat an error.
 func TestPropagatesHolds(t *testing.T) {
 	root := files(t, map[string]string{"proc/1/mountinfo": hostRoot, "proc/self/mountinfo": hostRoot})
 	host := func(table string) {

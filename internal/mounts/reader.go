@@ -24,16 +24,17 @@ type Reader struct {
 	host, own oneTable
 
 	mu sync.Mutex
-	// propagates has the directories for which Propagates returned nil, each with the time of the check.
+	// The keys of the map named propagates are the directories for which Propagates returned nil. The values are the
+	// times of these checks.
 	propagates map[string]time.Time
 }
 
 // propagationHolds is how long a nil result of Propagates stays valid.
 const propagationHolds = time.Second
 
-// Tree returns PID 1's mount table (proc_pid_mountinfo(5)). The argument root is the directory that contains proc, and
-// "" or "/" for the live system. The mounts are in the kernel's order: the later of two mounts at one path is on top.
-// If a line is longer than maxLine, the SuperOptions of its mount are truncated. The caller must not change the
+// Tree returns PID 1's mount table (proc_pid_mountinfo(5)). The argument `root` is the directory that contains proc. For
+// the live system, root is "" or "/". The mounts are in the kernel's order: the later of two mounts at one path is on
+// top. If a line is longer than maxLine, the SuperOptions of its mount are truncated. The caller must not change the
 // returned slice, which Reader keeps.
 //
 // The kernel does not report some changes of the mount table (see changed()). If the kernel does not report a change,
@@ -97,17 +98,17 @@ func (r *Reader) Propagates(root, dir string) error {
 type oneTable struct {
 	mu   sync.Mutex
 	file *os.File // the open table, or nil
-	// If mustReread is set, the next call of read() reads the mount table even if the kernel has reported no change.
+	// If mustReread is true, the next call of read() reads the mount table even if the kernel has reported no change.
 	mustReread bool
-	// last[i] is the mount of the line lines[i]. Each line is a part of the first buffer. parse() reads a new version
-	// of the table into the second buffer, and then swaps the two buffers.
+	// last[i] is the mount of the line lines[i]. Each line is a slice of the buffer named text. parse() reads a new
+	// version of the table into the buffer named next, and then swaps the two buffers.
 	last       []Mount
 	lines      [][]byte
 	text, next bytes.Buffer
 }
 
-// read returns the table. If keep is true, the second call leaves the file open, and later calls read the table only
-// after a change.
+// The method `read` returns the mounts of the table. If keep is true, the second call leaves the file open, and later
+// calls read the table only after a change.
 func (t *oneTable) read(path string, keep bool) ([]Mount, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,12 +135,12 @@ func (t *oneTable) reread(path string, keep bool) ([]Mount, error) {
 		return t.last, nil
 	}
 	t.mustReread = false
-	// The kernel reports each later change to the next call of changed().
+	// If the kernel reports a change of the mount table from now on, the next call of changed() returns true.
 	return t.parse(io.NewSectionReader(file, 0, math.MaxInt64))
 }
 
 // openUnwatched opens a file without Go's poller. os.Open would give the file to Go's poller, which would consume the
-// kernel's reports of changes. changed() needs these reports.
+// kernel's reports of changes. The function `changed` needs these reports itself.
 func openUnwatched(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -167,8 +168,8 @@ func changed(file *os.File) bool {
 }
 
 // parse returns the mounts of the table, and reuses the mounts of unchanged lines from the previous table. The kernel
-// keeps the order of the mounts, so the search for each line begins behind the previous match. A line that has moved is
-// parsed again.
+// keeps the order of the mounts, so parse() searches for each line only in the lines that follow the previous match. A
+// line that has moved is parsed again.
 func (t *oneTable) parse(r io.Reader) ([]Mount, error) {
 	last, lines := t.last, t.lines
 	t.last, t.lines = nil, nil // if the parse fails, the Reader must not keep the old table

@@ -22,12 +22,12 @@ const (
 )
 
 // ShutDown makes the filesystem of a removed device answer EIO to every process in every mount namespace. Without
-// ShutDown, an XFS or ext4 filesystem seems to work until the kernel writes its log and gets an error. Linux before 6.6
-// may write the log only after half a minute. All changes that programs make until then are lost.
+// ShutDown, an XFS or ext4 filesystem seems to work until the kernel writes the filesystem's log and gets an error.
+// Linux before 6.6 may write the log only after half a minute. All changes that programs make until then are lost.
 //
-// ShutDown returns nil if the device is not mounted anywhere. ShutDown returns an error if the device still exists.
-// ShutDown reads nothing from the disk. ShutDown may block if the path of a mount in a container leads to a dead file
-// server.
+// ShutDown returns nil if the device is not mounted anywhere. ShutDown returns an error if the device still exists and
+// its mounted filesystem is not yet shut down. ShutDown reads nothing from the disk. ShutDown may block if the path of a
+// mount in a container leads to a dead file server.
 func ShutDown(root string, dev disk.Dev) error {
 	if err := shutDownAll(root, dev); err != nil {
 		return fmt.Errorf("cannot shut down the filesystem of %s: %w", dev, err)
@@ -60,8 +60,8 @@ func shutDownAll(root string, dev disk.Dev) error {
 	return errs
 }
 
-// shutDownBy tries each mount of the device's filesystem in the table, until a shutdown succeeds. The argument base is
-// the root directory of a process that has the given mount table.
+// shutDownBy tries to shut down the device's filesystem through each of its mounts in the table, until one attempt
+// succeeds. The argument `base` is the root directory of a process that has the given mount table.
 func shutDownBy(base, root string, table []Mount, dev disk.Dev) (down bool, err error) {
 	for i := range table {
 		if m := &table[i]; m.Dev == dev && (m.Type == disk.XFS || m.Type == disk.Ext4) {

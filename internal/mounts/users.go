@@ -56,9 +56,9 @@ func Lines(users []User) string {
 	return strings.Join(lines, "\n  ")
 }
 
-// MountedAnywhere reports whether an XFS or ext4 filesystem on the named disk is mounted, in any mount namespace. A
-// mounted filesystem has an entry in /sys/fs/TYPE (xfs_mountfs in fs/xfs/xfs_mount.c, ext4_register_sysfs in
-// fs/ext4/sysfs.c).
+// MountedAnywhere reports whether an XFS or ext4 filesystem on the named disk is mounted, in any mount namespace. For
+// each mounted XFS or ext4 filesystem, the kernel makes an entry in /sys/fs/xfs or /sys/fs/ext4 (xfs_mountfs in
+// fs/xfs/xfs_mount.c, ext4_register_sysfs in fs/ext4/sysfs.c).
 func MountedAnywhere(root, name string) bool {
 	for _, fstype := range []string{disk.XFS, disk.Ext4} {
 		if _, err := os.Lstat(filepath.Join("/", root, "sys/fs", fstype, name)); err == nil {
@@ -107,11 +107,11 @@ func Users(root string, dev disk.Dev, path string) ([]User, error) {
 
 // namespace is a mount namespace with its processes.
 type namespace struct {
-	// root is the root directory of the namespace's first process. mounts is the mount table of the namespace's first
-	// process.
+	// The field `root` is the root directory of the namespace's first process, and the field `mounts` is the mount table of
+	// that process.
 	root   string
 	mounts []Mount
-	// processes are the /proc directories of the namespace's processes.
+	// The field `processes` contains the /proc directories of the namespace's processes.
 	processes []string
 }
 
@@ -153,12 +153,12 @@ func namespaces(root string) ([]*namespace, error) {
 }
 
 // follower identifies the mounts in other namespaces that the kernel removes when the host unmounts the filesystem. The
-// kernel sends the unmount event to the parent mount of the host's mount. The event propagates from there to other
-// mounts (propagate_umount in fs/pnode.c, mount_namespaces(7)). The kernel removes a mount only if its parent mount
-// receives the event. The peer group of the mount itself does not matter.
+// kernel propagates the unmount from the parent of the host's mount to other mounts (propagate_umount in fs/pnode.c,
+// mount_namespaces(7)). The kernel removes a mount only if its parent mount receives the event. The peer group of the
+// mount itself does not matter.
 type follower struct {
-	// groups are the peer groups to which the kernel propagates the host's unmount. place is the mount point of the
-	// host's mount, as a path in the parent mount's filesystem.
+	// The field `groups` contains the peer groups to which the kernel propagates the host's unmount. The field `place` is
+	// the mount point of the host's mount, as a path in the parent mount's filesystem.
 	groups map[int]bool
 	place  string
 	dev    disk.Dev
@@ -193,9 +193,9 @@ func parent(tree []Mount, m *Mount) *Mount {
 	return &tree[i]
 }
 
-// uses describes how the process uses the filesystem. The result has each kind of use once. The map has the ID of each
-// mount that the process sees. The value is true if the mount is a mount of the filesystem. The result is nil for a
-// process that has ended.
+// The function named uses describes how the process uses the filesystem. The result contains each kind of use once. The
+// keys of the map named ours are the IDs of the mounts that the process sees. A value is true if the mount is a mount
+// of the filesystem. The result is nil for a process that has ended.
 func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	var how []string
 	fds, _ := os.ReadDir(filepath.Join(dir, "fdinfo"))
@@ -216,7 +216,8 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 			}
 		}
 	}
-	// The fields are address, perms, offset, dev, inode and path (proc_pid_maps(5)). dev is hexadecimal.
+	// The fields of a line are address, perms, offset, dev, inode and path (proc_pid_maps(5)). The field `dev` is
+	// hexadecimal.
 	want := fmt.Sprintf("%02x:%02x", dev.Major, dev.Minor)
 	mapped, _ := os.ReadFile(filepath.Join(dir, "maps"))
 	for line := range strings.Lines(string(mapped)) {
@@ -228,9 +229,9 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 }
 
 // isOnDevice reports whether an open file lies on the device's filesystem. isOnDevice looks up the file's mount ID in
-// the map. If the map lacks the mount ID, isOnDevice compares the device number of the file. A mount whose mount point
-// is removed in another namespace becomes detached, and is then in no mount table (rmdir(2), detach_mounts in
-// fs/namespace.c).
+// the map named ours. If the map lacks the mount ID, isOnDevice compares the device number of the file. If a mount
+// point is removed in another namespace, the mount on it becomes detached and is then in no mount table (rmdir(2),
+// detach_mounts in fs/namespace.c).
 func isOnDevice(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	if id, err := strconv.Atoi(Field(info, "mnt_id")); err == nil {
 		if onDevice, known := ours[id]; known {
@@ -246,9 +247,9 @@ func isOnDevice(info, open string, ours map[int]bool, dev disk.Dev) bool {
 	return err == nil && st.Dev_major == dev.Major && st.Dev_minor == dev.Minor
 }
 
-// deadOn reports whether a file lies on the device's XFS filesystem. isOnDevice calls deadOn only if stat(2) on the
-// file fails with EIO. On a shut-down XFS, stat(2) fails (xfs_vn_getattr in fs/xfs/xfs_iops.c), but statfs(2) succeeds
-// and names the device (xfs_fs_statfs in fs/xfs/xfs_super.c).
+// deadOn reports whether a file lies on the device's XFS filesystem. deadOn is called only after another system call on
+// the file has failed with EIO. On a shut-down XFS, stat(2) fails (xfs_vn_getattr in fs/xfs/xfs_iops.c), but statfs(2)
+// succeeds and names the device (xfs_fs_statfs in fs/xfs/xfs_super.c).
 func deadOn(path string, dev disk.Dev) bool {
 	var fs unix.Statfs_t
 	if unix.Statfs(path, &fs) != nil {

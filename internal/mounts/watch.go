@@ -14,7 +14,7 @@ import (
 //
 // If Watch cannot open PID 1's mount table, Watch watches the mount table of this process. The mount option hidepid=
 // (proc(5)) hides PID 1's mount table from all users but root. Mounts by systemd also change the mount table of this
-// process, because they propagate.
+// process, because the mounts propagate to this process's mount namespace.
 func Watch(ctx context.Context, changed func()) error {
 	if err := watch(ctx, changed, tablePath, ownTablePath); err != nil {
 		return fmt.Errorf("cannot watch the mount table: %w", err)

@@ -36,7 +36,7 @@ func Write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// Attach adds a virtio disk, with an entry in udev's database. The parameter number is the disk's minor number. The
+// Attach adds a virtio disk, with an entry in udev's database. The parameter `number` is the disk's minor number. The
 // disk sequence number is the minor number plus 1000.
 func Attach(t *testing.T, root, name string, number int, serial string, udev ...string) {
 	t.Helper()

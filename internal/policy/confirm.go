@@ -27,9 +27,9 @@ func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decisio
 		d.Action, d.Reason = disk.Refuse, disk.ReasonSerialTwice
 		return d, false
 	}
-	// The token covers the content, and every hold that an accept would lift. For a disk that looks blank, a token is
-	// valid only if the disk was a block volume. `hotmount format` prints the record of the block volume with the
-	// token.
+	// The token permits hotmount to overwrite the disk's content, and lifts every hold that an accept would lift. For a
+	// disk that looks blank, a token is valid only if the disk was a block volume. `hotmount format` prints the record
+	// of the block volume together with the token.
 	in := inputOf(f, &disk.Content{Kind: disk.Blank, Proven: true}, s)
 	d, _ = decide(in, byAccept|byRetry|withToken)
 	return d, d.Action == disk.Format

@@ -11,7 +11,7 @@ import (
 // the user of the block volume. Before a class gives out a disk, hotmount holds the disk if udev or the records show
 // content.
 var giving = []rule{{
-	// The link of this disk would have the same name as the volume of another disk.
+	// The link of this disk may have the same name as the link by which another disk was given out.
 	reason: disk.ReasonOtherBlock, action: disk.Hold, situations: raw, lift: byAccept, kind: HoldIdentity,
 	when: func(in input) bool {
 		g := in.f.Standing.Given
@@ -60,8 +60,8 @@ var giving = []rule{{
 }}
 
 // readData reports whether the last proof found data on the disk, and nothing has written to the disk since. The proof
-// ran for another class, because a class in block mode never needs a proof. hotmount records the content only a little
-// later (Standing.Noted). The record also stays valid after a write to the disk.
+// ran for another class, because a class in block mode never needs a proof. hotmount records the content from the proof
+// only a little later (Standing.Noted). The record of the content stays valid after a write to the disk.
 func readData(f *disk.Facts) bool {
 	v := f.Standing.Verdict
 	return v.Valid(f) && v.Content.Kind != "" && v.Content.Kind != disk.Blank
@@ -182,13 +182,13 @@ var mountable = []rule{{
 	why:      twinWhy,
 	remedy:   twinRemedy,
 }, {
-	// If a new class mounted the volume of another class, the volume's user would lose the data, and somebody else
-	// would see the data.
+	// If a new class mounted the volume of another class, the volume's user would no longer find the data. Somebody
+	// else would see the data.
 	reason: disk.ReasonOtherClass, action: disk.Hold, situations: filesystem, names: theFilesystem,
 	when: func(in input) bool { return formerClass(in.f.Standing.Volume.Place(), in.s, in.class) != nil },
 }, {
 	// If hotmount mounted a filesystem that this node does not know, another user of the filesystem could lose data. A
-	// PersistentVolumeClaim could also bind to the volume.
+	// PersistentVolumeClaim could also bind to a volume with foreign data.
 	reason: disk.ReasonNotAdopted, action: disk.Hold, situations: filesystem, names: theFilesystem, lift: byAccept | byToken, kind: HoldData,
 	when: func(in input) bool {
 		return in.class.Adopt == disk.AdoptKnown && !onRecord(in) && !in.f.Standing.Made && !in.accepted(disk.ReasonNotAdopted)

@@ -1,6 +1,6 @@
 package policy
 
-// fileIs returns what a file of the given format (package probe) is, and how the content of such a file is used. fileIs
+// fileIs returns what a file of the given format (package probe) is, and how to use the content of such a file. fileIs
 // returns two empty texts for an unknown format.
 func fileIs(format string) (what, use string) {
 	driver := format

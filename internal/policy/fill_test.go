@@ -6,8 +6,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestFills checks that a filesystem that does not fill its disk grows before the mount. The growth is tried once
-// for each size of the disk.
+// TestFills checks that a filesystem that does not fill its disk grows before the mount. hotmount must try the growth
+// only once for each size of the disk.
 func TestFills(t *testing.T) {
 	class := settings().Classes[0]
 	class.Grow = true

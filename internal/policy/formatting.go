@@ -9,9 +9,9 @@ import (
 
 // formattable contains the rules for a disk that may be blank. Some of these rules also apply to a disk that is to be
 // given out as a block volume. Permanent refusals come before the holds, so that nobody accepts a disk that is refused
-// afterwards. Only the refusal for the size of the disk comes after the holds. hotmount must read the disk before this
-// refusal, but hotmount does not read a held disk. hotmount shows the first hold that applies, and an accept lifts only
-// that hold.
+// afterwards. Only the refusal of a disk that is too small comes after the holds. hotmount must read the disk before it
+// refuses the disk for its size, but hotmount does not read a held disk. hotmount shows the first hold that applies,
+// and an accept lifts only that hold.
 var formattable = []rule{{
 	// The user of a block volume or the provisioner's cleaner can write zeros, so that the disk looks blank.
 	reason: disk.ReasonNeverFormat, action: disk.Refuse, situations: blank, lift: byToken | withToken,
@@ -64,7 +64,8 @@ var formattable = []rule{{
 		return "to make udev read the disk again: udevadm trigger -s block -y " + w.f.Name
 	},
 }, {
-	// The corrected configuration may exclude the disk, so hotmount does not use the disk before the correction.
+	// The corrected configuration may exclude the disk, so hotmount does not use the disk until the operator corrects
+	// the configuration.
 	reason: disk.ReasonSettings, action: disk.Hold, situations: raw | blank, kind: HoldOperator,
 	when:      func(in input) bool { return in.s.Fault != "" && in.f.Standing.Given == nil },
 	condition: "the configuration has no fault, or the disk was already given out as a block volume", means: "hotmount uses only disks that are already in its records, because the configuration has a fault",
@@ -161,8 +162,8 @@ var formattable = []rule{{
 	when:  func(in input) bool { return !in.c.Proven || in.c.Kind == disk.Unread },
 	means: "no known content was found on the disk, but hotmount must first prove that the disk is blank",
 }, {
-	// hotmount reads the disk before this rule applies. A small disk may be the image file of a larger disk, such as a
-	// qcow2 file, attached as a raw disk.
+	// hotmount reads the disk before it refuses the disk as too small. A small disk may be the image file of a larger
+	// disk, such as a qcow2 file, attached as a raw disk.
 	reason: disk.ReasonTooSmall, action: disk.Refuse, situations: blank,
 	when:      func(in input) bool { return in.f.Size < in.class.MinimumSize },
 	condition: "the disk is large enough for its class",

@@ -6,24 +6,25 @@ import (
 	"hotmount/internal/disk"
 )
 
-// mayBeCSI reports whether the disk may belong to a driver on the node, and nothing shows that the disk belongs to
-// hotmount (ADR 0012).
+// mayBeCSI reports whether the disk may belong to a storage driver on the node, and nothing shows that the disk belongs
+// to hotmount (ADR 0012).
 func mayBeCSI(in input) bool {
 	return mayBelongToDriver(in) && !ofThisNode(in) && !singledOut(in) && !in.isAccepted(disk.ReasonCSI)
 }
 
-// mayBelongToDriver reports whether a driver on the node may have brought the disk, or can take the disk for itself.
+// mayBelongToDriver reports whether a storage driver on the node may have attached the disk or may use the disk.
 func mayBelongToDriver(in input) bool {
 	return slices.ContainsFunc(in.f.Drivers, func(d disk.Driver) bool { return reaches(d, in.f, in.s) })
 }
 
-// reaches reports whether the driver can attach or take disks of this kind, and the settings do not ignore the driver.
+// reaches reports whether the driver can attach or use disks of this kind, and the setting csi_ignore does not list the
+// driver.
 func reaches(d disk.Driver, f *disk.Facts, s *disk.Settings) bool {
 	return d.Reach&f.Reach() != 0 && !slices.Contains(s.CSIIgnore, d.Name)
 }
 
 // ofThisNode reports whether this node has given the disk out, has mounted its filesystem, or has made or begun to make
-// its filesystem. Records that may belong to another disk do not count.
+// its filesystem. ofThisNode ignores records that may belong to another disk.
 func ofThisNode(in input) bool {
 	switch {
 	case in.situation == raw:
@@ -43,9 +44,9 @@ func copied(in input) bool {
 }
 
 // singledOut reports whether the class shows that the disk belongs to the node itself. A disk is singled out if its
-// class ignores neighbours. A disk is also singled out if a pattern contains enough literal characters of the disk's
-// serial, WWN or mapper name. Slot and model do not count, because a disk of another owner may have the same slot or
-// model.
+// class sets neighbours: ignore. A disk is also singled out if a pattern contains enough literal characters of the
+// disk's serial, WWN or mapper name. singledOut ignores slot and model, because a disk of another owner may have the
+// same slot or model.
 func singledOut(in input) bool {
 	s, a := &in.class.Selectors, ownSubject(in.f)
 	return in.class.Neighbours == disk.NeighboursIgnore ||
@@ -54,7 +55,7 @@ func singledOut(in input) bool {
 }
 
 // matchesLiterally reports whether one of the patterns matches the value and contains at least leastLiterals literal
-// characters. The argument for count is one of the functions literals and wwnLiterals.
+// characters. The parameter `count` is the function `literals` or the function wwnLiterals.
 func matchesLiterally(s *disk.Selectors, patterns []string, value string, count func(string) int) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return count(p) >= leastLiterals && pattern(s, p, value) })
 }

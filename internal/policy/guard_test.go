@@ -14,18 +14,18 @@ var cinder = disk.Driver{Name: "cinder.csi.openstack.org", Reach: disk.Local}
 // driven puts the disk on a node with a CSI driver that may have attached the disk.
 func driven(f *disk.Facts) { f.Drivers = []disk.Driver{cinder} }
 
-// drivenWith returns a function that calls the functions driven and put, in this order.
+// drivenWith returns a function that calls the functions `driven` and put, in this order.
 func drivenWith(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) { driven(f); put(f) }
 }
 
-// csiDrivers puts the disk on a node with one driver that has the given reach.
+// csiDrivers returns a function that puts the disk on a node with one driver. The driver has the given reach.
 func csiDrivers(reach disk.Reach) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Drivers = []disk.Driver{{Name: "a.example", Reach: reach}} }
 }
 
-// TestGuard checks that hotmount holds a disk that a driver on the node may have brought or can take. hotmount must not
-// open such a disk. A disk is not held if a fact shows that the disk belongs to hotmount.
+// TestGuard checks that hotmount holds a disk that a storage driver on the node may have attached or may use. hotmount
+// must not open such a disk. hotmount must not hold a disk if a fact shows that the disk belongs to hotmount.
 func TestGuard(t *testing.T) {
 	serial := func(patterns ...string) func(*disk.Settings) {
 		return func(s *disk.Settings) { s.Classes[0].Serial = patterns }
@@ -139,7 +139,7 @@ func TestGuard(t *testing.T) {
 }
 
 // TestOthersComeBeforeContent checks that no remedy changes a disk that may belong to somebody else, whatever is on the
-// disk. hotmount refuses the disk for its content, and offers the token, only after the hold is accepted.
+// disk. hotmount may refuse the disk for its content and offer the token only after the operator has accepted the hold.
 func TestOthersComeBeforeContent(t *testing.T) {
 	over := &disk.Intent{UUID: otherUUID, Over: true}
 	contents := []struct {
@@ -185,7 +185,7 @@ func TestOthersComeBeforeContent(t *testing.T) {
 			if d := Decide(f, tt.content, s); d.Reason != tt.reason {
 				t.Errorf("%s, %s, accepted: %s (%s)", hold, tt.name, d.Action, d.Reason)
 			}
-			// A token is checked before the disk is read.
+			// hotmount checks a token before it reads the disk.
 			if d, _ := Confirmable(f, proven(disk.Unknown), s); d.Reason == hold {
 				t.Errorf("%s, %s: no token is taken after the accept", hold, tt.name)
 			}
@@ -262,7 +262,7 @@ func TestSelectorOfADisk(t *testing.T) {
 	}
 }
 
-// TestWordsOfAGuard checks that the hold names the drivers that may have brought the disk, and no other drivers.
+// TestWordsOfAGuard checks that the message names the drivers that may have attached the disk, and no other drivers.
 func TestWordsOfAGuard(t *testing.T) {
 	f, s := blankDisk(), settings()
 	f.Drivers = []disk.Driver{{Name: "a\x1b[1m.example", Reach: disk.Anything}, cinder, {Name: "net.example", Reach: disk.Fabric}, {Name: "old.example", Reach: disk.Local}}

@@ -7,8 +7,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// operator applies the effect of the remedy's first command to the facts of the disk or to the settings. operator
-// returns false if it does not know the command.
+// The function `operator` applies the effect of the remedy's first command to the facts of the disk or to the settings.
+// The result is false for an unknown command.
 func operator(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision, next string) bool {
 	accept, format := "hotmount accept "+f.Name, "hotmount format "+f.Name
 	switch {

@@ -11,8 +11,8 @@ const leastLiterals = 4
 // literals returns how many characters of the pattern each matching value must contain, or 0 for a faulty pattern.
 func literals(pattern string) int { return spelled(pattern).all }
 
-// wwnLiterals returns the same as literals, but counts only the characters after the first ".". The part of a WWN up to
-// the first "." names a kind of identifier and not a disk (wwid_show in drivers/nvme/host and
+// wwnLiterals does the same as the function `literals`, but counts only the characters after the first ".". The part of a
+// WWN up to the first "." names a kind of identifier and not a disk (wwid_show in drivers/nvme/host and
 // drivers/scsi/scsi_sysfs.c).
 func wwnLiterals(pattern string) int { return spelled(pattern).afterDot }
 

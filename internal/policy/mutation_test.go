@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// equivalent has a key for each condition whose removal makes no test fail. The value is the reason.
+// equivalent contains a key for each condition whose removal makes no test fail. The value explains why no test fails.
 var equivalent = map[string]string{
 	"in.c.Proven of in.c.Kind == disk.HalfMade && in.c.Proven":                "what is half-made is refused without an intent, and with one it is proven first",
 	"in.c.Kind == disk.HalfMade of in.c.Kind == disk.HalfMade && in.c.Proven": "what was read and is not blank is half made there",
@@ -28,8 +28,8 @@ var equivalent = map[string]string{
 
 // mutator changes the source so that each condition can be removed by its number. A removed condition becomes false in
 // an "or" and true in an "and". If a switch compares a value, a removed case value matches nothing. In a table of
-// rules, each removal affects one row: its lift, its whole condition, or one part of its condition. The texts in the
-// table stay unchanged.
+// rules, each removal affects one row: the field `lift`, the whole condition, or one part of the condition. The texts in
+// the table stay unchanged.
 type mutator struct {
 	source  []byte
 	table   bool   // whether to mutate only the fields when and lift of rules
@@ -54,7 +54,7 @@ func (m *mutator) wrap(e ast.Expr, text, before, after string, inner func()) {
 	m.inserts = append(m.inserts, insert{end, after})
 }
 
-// The method condition mutates the expression e as a whole, and each part of e.
+// The method `condition` mutates the expression e as a whole, and each part of e.
 func (m *mutator) condition(e ast.Expr) {
 	if p, ok := e.(*ast.ParenExpr); ok {
 		m.condition(p.X)
@@ -233,7 +233,7 @@ func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	passes := func(mutant int, tests string) bool {
-		// rapid need not shrink the failure, because only the result of the test counts.
+		// rapid need not shrink a failure, because only the exit code of the test matters.
 		cmd := exec.Command(binary, "-test.run", tests, "-test.failfast", "-rapid.nofailfile", "-rapid.shrinktime", "1ms")
 		cmd.Env = append(os.Environ(), fmt.Sprint("HOTMOUNT_TEST_MUTANT=", mutant))
 		return cmd.Run() == nil

@@ -11,7 +11,7 @@ import (
 // driversOf returns the names of the drivers that are the reason for a hold, separated by commas.
 func driversOf(w *wording) string { return joinVisible(Drivers(w.f, w.s)) }
 
-// Drivers returns the names of the drivers on the node that may have brought the disk, or can take the disk. The names
+// Drivers returns the names of the drivers on the node that may have attached the disk, or may use the disk. The names
 // may contain unescaped bytes that the drivers chose.
 func Drivers(f *disk.Facts, s *disk.Settings) []string {
 	var names []string
@@ -31,8 +31,8 @@ func csiRemedy(w *wording) string {
 	return say("if the disk is the node's own: hotmount accept %s; if the driver was removed, list the driver in csi_ignore (hotmount.yaml(5)); to use the disk without hotmount accept, give the disk a class with %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
 }
 
-// selectorOf returns the configuration line with which a class selects only this disk. selectorOf returns "" if none of
-// the disk's serial, WWN and mapper name can be a selector.
+// selectorOf returns the configuration line with which a class selects only this disk. selectorOf returns "" if neither
+// the serial nor the WWN nor the mapper name of the disk is fit for a selector.
 func selectorOf(f *disk.Facts) string {
 	wwn := f.WWN
 	if f.WorldWide() == "" {
@@ -79,9 +79,9 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 	return lines
 }
 
-// allSpell reports whether there is a pattern, and every pattern contains at least leastLiterals literal characters.
-// Such patterns usually single out each disk that they match (singledOut). The argument for count is one of the
-// functions literals and wwnLiterals.
+// allSpell reports whether there is at least one pattern, and every pattern contains leastLiterals or more literal
+// characters. Such patterns usually single out each disk that they match (singledOut). The parameter `count` is the
+// function literals or the function wwnLiterals.
 func allSpell(patterns []string, count func(string) int) bool {
 	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool { return count(p) < leastLiterals })
 }
@@ -89,7 +89,7 @@ func allSpell(patterns []string, count func(string) int) bool {
 // transports maps the first two letters of a disk's name to the disk's transport.
 var transports = map[string]string{"vd": "virtio", "sd": "scsi", "nv": "nvme", "dm": "dm", "lo": "loop", "md": "md"}
 
-// reachOf returns the kinds of disks that the selectors can select, by transport and by name.
+// reachOf returns the kinds of disks that the selectors for transports and names can select.
 func reachOf(s *disk.Selectors) disk.Reach {
 	of := func(transport string) disk.Reach {
 		return (&disk.Facts{Transport: transport, Fabric: s.Local == nil || !*s.Local}).Reach()

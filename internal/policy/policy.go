@@ -20,8 +20,8 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 	return d
 }
 
-// decide returns the decision of the first rule that applies, and the rule itself. The parameter waived is a set of
-// ways to lift a rule. decide skips each rule that can be lifted in one of these ways.
+// decide returns the decision of the first rule that applies, and the rule itself. The parameter `waived` is a set of
+// ways to lift a rule. decide skips each rule that can be lifted in one of the ways in waived.
 func decide(in input, waived lift) (disk.Decision, *rule) {
 	d := disk.Decision{}
 	if in.class != nil {
@@ -42,8 +42,8 @@ func decide(in input, waived lift) (disk.Decision, *rule) {
 	return d, &rules[len(rules)-1]
 }
 
-// input is the argument of the functions rule.when and rule.names. An input is passed as a value, so that a decision
-// allocates nothing (TestDecide).
+// input is the argument of the functions `rule`.when and rule.names. An input is passed by value, so that a decision
+// allocates no memory (TestDecide).
 type input struct {
 	f *disk.Facts
 	c *disk.Content
@@ -60,7 +60,7 @@ type situation uint8
 const (
 	// unselected: the disk belongs to no class.
 	unselected situation = 1 << iota
-	// mountedInClass: the disk is mounted where its class mounts it.
+	// mountedInClass: the disk is mounted in the directory of its class, at a path that ends in a UUID.
 	mountedInClass
 	// raw: the disk's class gives disks out as block volumes.
 	raw
@@ -98,8 +98,8 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 func (in input) accepted(r disk.Reason) bool { return in.f.Standing.Lifted(r, in.c.UUID) }
 
 // isAccepted reports whether the operator has accepted the disk for the reason r, with the filesystem that theContent
-// returns. In the situation other, a proof may find a UUID that is not the UUID in the accept. In this situation, an
-// accept for the reason r therefore counts with any UUID.
+// returns. In the situation named other, a proof may find another UUID than the UUID in the accept, so isAccepted
+// ignores the UUID.
 func (in input) isAccepted(r disk.Reason) bool {
 	uuid, _ := theContent(in)
 	return in.f.Standing.Lifted(r, uuid) ||
@@ -115,24 +115,24 @@ func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
 	return f.Standing.Intent
 }
 
-// begunOn reports whether the unfinished format in the disk's record (Standing.Intent) began on the peer. The record
-// can match several disks. If the format began on the peer, hotmount finishes the format on the peer and not on this
-// disk.
+// begunOn reports whether the unfinished format in the disk's record (Standing.Intent) began on the peer. The record of
+// an unfinished format can match several disks. If the format began on the peer, hotmount finishes the format on the
+// peer and not on this disk.
 func begunOn(f *disk.Facts, p *disk.Peer) bool {
 	i := f.Standing.Intent
 	return i != nil && i.Identity.Seq == p.Seq
 }
 
-// nextInSlot reports whether the intent is for an earlier disk in this disk's slot. Three facts must be true. Only the
-// slot and the size of this disk match the intent. This node made or mounted the filesystem on this disk. The format of
-// the intent does not make this filesystem, and does not overwrite it.
+// nextInSlot reports whether the intent is for an earlier disk in this disk's slot. The result is true only under three
+// conditions. First, only the slot and the size of this disk match the intent. Second, this node made or mounted the
+// filesystem on this disk. Third, the format of the intent neither makes nor overwrites this filesystem.
 func nextInSlot(f *disk.Facts, c *disk.Content) bool {
 	i, v := f.Standing.Intent, f.Standing.Volume
 	return f.Standing.IntentBySlot && c.UUID != i.UUID && c.UUID != i.Was && (c.Made || v != nil && v.UUID == c.UUID)
 }
 
-// begunHere reports whether this node began the half-made filesystem on this disk. If several disks have the half-made
-// filesystem, hotmount formats only the disk that looks like the intent's disk (Identity.Like).
+// begunHere reports whether this node began the half-made filesystem on this disk. If several disks contain the
+// half-made filesystem, hotmount formats only the disk that looks like the intent's disk (Identity.Like).
 func begunHere(f *disk.Facts, c *disk.Content) bool {
 	i := f.Standing.Intent
 	return i != nil && c.UUID == i.UUID && !f.Standing.IntentDoubt && (len(f.SameUUID) == 0 || i.Identity.Like(f.Identity("")))
@@ -140,7 +140,7 @@ func begunHere(f *disk.Facts, c *disk.Content) bool {
 
 // ownMount returns the disk's mount in the class directory at a path that ends in a UUID, or nil. Such a path is
 // reserved for the volumes of the class. ownMount returns the mount even if another program made it. hotmount can
-// therefore take over mounts of a udev rule that the operator has removed.
+// therefore take over the mounts of an old udev rule after the operator has removed this rule.
 func ownMount(f *disk.Facts, class *disk.Class) *disk.MountPoint {
 	for i := range f.Mounts {
 		m := &f.Mounts[i]
@@ -204,7 +204,8 @@ func ofPod(path string) bool {
 }
 
 // seed reports whether the label belongs to a cloud-init data source (NoCloud or ConfigDrive) or to an ephemeral disk.
-// OpenStack names ephemeral disks ephemeral0 and so on (_create_ephemeral in nova/virt/libvirt/driver.py).
+// OpenStack labels ephemeral disks as ephemeral0, ephemeral1 and so on (_create_ephemeral in
+// nova/virt/libvirt/driver.py).
 func seed(label string) bool {
 	switch label {
 	case "cidata", "CIDATA", "config-2", "CONFIG-2":
@@ -214,7 +215,7 @@ func seed(label string) bool {
 	return len(label) > len(ephemeral) && strings.EqualFold(label[:len(ephemeral)], ephemeral) && strings.Trim(label[len(ephemeral):], "0123456789") == ""
 }
 
-// knownUUID returns the UUID of the filesystem that udev knows on the disk, or "".
+// knownUUID returns the UUID of the filesystem that udev found on the disk, or "".
 func knownUUID(f *disk.Facts) string {
 	uuid := strings.ToLower(f.Udev.FSUUID)
 	if !disk.ValidUUID(uuid) {
@@ -241,8 +242,9 @@ func made(in input) bool {
 	return i != nil && i.UUID == in.c.UUID
 }
 
-// replaced reports whether a format is unfinished and the disk holds a filesystem with another UUID than the format's. If
-// over is true, only a format by token counts. If over is false, only a format of a blank disk counts.
+// replaced reports whether a format is unfinished and the disk holds a filesystem with another UUID than the format's.
+// If over is true, replaced considers only a format by token. If over is false, replaced considers only a format of a
+// blank disk.
 func replaced(in input, over bool) bool {
 	i := Intent(in.f, in.c)
 	return i != nil && i.UUID != in.c.UUID && i.Over == over
@@ -250,8 +252,8 @@ func replaced(in input, over bool) bool {
 
 // foreign reports whether another machine seems to have made the filesystem. A filesystem is foreign if another machine
 // wrote to the disk during the proof or mkfs. A filesystem is also foreign if udev saw no content on the disk before
-// the proof found the filesystem. The second case excludes a filesystem that hotmount has just made, and a disk with an
-// unfinished format.
+// the proof found the filesystem. The function `foreign` ignores what udev saw if hotmount has just made the filesystem,
+// or if a format of the disk is unfinished.
 func foreign(in input) bool {
 	v := in.f.Standing.Verdict
 	return v.Valid(in.f) && v.Shared ||
@@ -280,20 +282,19 @@ func wasDisturbed(f *disk.Facts) bool {
 }
 
 // isTwin reports whether to refuse this disk because of another disk. The other disk has a filesystem with the same
-// UUID, or had it when this disk came.
+// UUID, or had such a filesystem when this disk was attached.
 //
-// The choice between two twins must not depend on the order in which the disks come. If a disk leaves or is slower at
-// boot, the disk's volume must not show another disk's data. If two disks have the same UUID, hotmount mounts the disk
-// on record (Standing.OnRecord). If neither of the two disks is on record, hotmount mounts the disk whose size has
-// changed since its last mount (Standing.Resized).
+// The choice between two twins must not depend on the order in which the disks are attached. If a disk is detached or
+// appears late at boot, the disk's volume must not show another disk's data. If two disks have the same UUID, hotmount
+// mounts the disk on record (Standing.OnRecord). If neither of the two disks is on record, hotmount mounts the disk
+// whose size has changed since its last mount (Standing.Resized).
 //
 // A disk that was refused for a duplicate UUID stays refused until the operator accepts the disk. hotmount also refuses
-// every disk that may be the refused disk, such as a disk with the same serial in another slot. A disk in the slot of
-// its last mount is an exception. This rule does not refuse such a disk while another disk with the same UUID is
-// attached.
+// every disk that may be the refused disk, such as a disk with the same serial in another slot. While another disk with
+// the same UUID is attached, an earlier refusal does not affect a disk in the slot of its last mount.
 //
-// Another rule applies only while no other attached disk has the same UUID. If this disk's filesystem was last mounted
-// from another disk, that other disk must have left before this disk came.
+// If no other attached disk has the same UUID, isTwin also checks the last mount of this disk's filesystem. If the last
+// mount was from another disk, that other disk must have been detached before this disk was attached.
 func isTwin(f *disk.Facts) bool {
 	if len(f.SameUUID) == 0 {
 		return f.Standing.Twin || replaces(f)
@@ -307,21 +308,21 @@ func isTwin(f *disk.Facts) bool {
 	return f.Standing.Twin && !f.Standing.InSameSlot || !f.Standing.OnRecord && !f.Standing.Resized
 }
 
-// replaces reports whether the filesystem was last seen on another disk, which did not leave before this disk came.
-// replaces reports false if the operator has accepted this disk.
+// replaces reports whether the filesystem was last seen on another disk. The result is true only if hotmount did not
+// see that disk's removal before this disk was attached. If the operator has accepted this disk, the result is false.
 func replaces(f *disk.Facts) bool {
 	l := f.Standing.LastOn
 	return l != nil && (!l.Left || f.Standing.Beside) && !f.Standing.Lifted(disk.ReasonTwin, l.UUID)
 }
 
-// stillMissing reports whether the content l is missing. Content does not count as missing if the operator has given it
-// up, or has accepted the disk for the reason r.
+// stillMissing reports whether the content l is missing. stillMissing returns false if the operator has given the
+// content up, or has accepted the disk for the reason r.
 func stillMissing(f *disk.Facts, l *disk.Sighting, r disk.Reason) bool {
 	return l != nil && !givenUp(&f.Standing, l.UUID) && !f.Standing.Lifted(r, l.UUID)
 }
 
 // givenUp reports whether the operator has given up the filesystem with that UUID. An accept gives up the filesystem
-// that the accept names, if the rule for the accept's reason has givesUp set.
+// that the accept names, if givesUp is true in the rule for the accept's reason.
 func givenUp(st *disk.Standing, uuid string) bool {
 	for _, w := range st.Accepted {
 		if uuid != "" && w.UUID == uuid && ruleOf(w.Reason).givesUp {
@@ -331,17 +332,17 @@ func givenUp(st *disk.Standing, uuid string) bool {
 	return false
 }
 
-// missing is stillMissing for a disk that is to be formatted. For missing, content that the operator gave up before an
-// unfinished format began is not missing.
+// The function `missing` reports whether the content l of a disk that is to be formatted is missing (stillMissing). The
+// result is false for content that the operator gave up before an unfinished format began.
 func missing(in input, l *disk.Sighting, r disk.Reason) bool {
 	return stillMissing(in.f, l, r) && !givenUpBeforeFormat(in.c, l)
 }
 
 // givenUpBeforeFormat reports whether the operator gave up the missing content before the disk's unfinished format
-// began. A reboot or a crash ends each accept and each token. After a reboot or a crash, only the half-made filesystem
-// of that format shows that the operator gave up the content. If the missing content is the half-made filesystem
-// itself, its format once finished, and the filesystem was mounted later. The storage has since gone back to an older
-// state. The operator did not give up such a filesystem.
+// began. Earlier accepts and tokens are no longer valid after a reboot or a crash. In this case, only the half-made
+// filesystem of that format shows that the operator gave up the content. If the missing content is the half-made
+// filesystem itself, its format was once complete, and the storage has since returned to an older state. The operator
+// did not give up a filesystem that the storage has restored in this way.
 func givenUpBeforeFormat(c *disk.Content, l *disk.Sighting) bool {
 	return c.Kind == disk.HalfMade && l.UUID != c.UUID
 }
@@ -352,9 +353,9 @@ func failed(f *disk.Facts) bool {
 	return v.Valid(f) && v.Failure != "" && !v.Retry
 }
 
-// disagrees reports whether udev names something on a disk that was read as blank or as an unfinished XFS filesystem.
-// On an unfinished XFS filesystem, udev's type xfs does not count, because udev does not see that the filesystem is
-// unfinished.
+// disagrees reports whether udev found content on a disk on which hotmount found nothing or an unfinished filesystem.
+// On an unfinished filesystem, disagrees ignores the type `xfs` from udev, because udev does not see that the filesystem
+// is unfinished.
 func disagrees(u disk.Udev, c *disk.Content) bool {
 	if c.Kind == disk.HalfMade && u.FSType == "xfs" && u.FSUsage == "filesystem" {
 		u.FSType, u.FSUsage = "", ""
@@ -370,10 +371,10 @@ func sameSerial(f *disk.Facts) *disk.Peer {
 // sameWWN returns a disk with the same WWN as a blank disk, or nil. The blank disk may be a second path to that disk.
 func sameWWN(f *disk.Facts) *disk.Peer { return sameDisk(f, f.SameWWN, disk.ReasonSameWWN) }
 
-// sameDisk returns a peer that may be the same disk as a blank disk, or nil. A peer counts if it came earlier, holds
-// something, is in use, or is the disk on which the unfinished format began. A peer does not count if the operator has
-// accepted the blank disk for the reason r and the peer's filesystem. If both disks are blank, hotmount therefore uses
-// the disk that came first.
+// sameDisk returns a peer that may be the same disk as a blank disk, or nil. sameDisk considers only a peer that was
+// attached earlier, holds content, is in use, or is the disk on which the unfinished format began. sameDisk ignores a
+// peer if the operator has accepted the blank disk for the reason r and the peer's filesystem. If both disks are blank,
+// hotmount therefore uses the disk that was attached first.
 func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
 	for i := range peers {
 		p := &peers[i]
@@ -400,8 +401,8 @@ func braked(in input) bool {
 	return in.f.Standing.Braked || recent(in.f, in.s) >= in.s.FormatLimit
 }
 
-// recent returns the number of other disks on which a format began within the last FormatPeriod. A format whose time is
-// in the future counts too, because such a time shows that the clock was set back.
+// recent returns the number of other disks on which a format began within the last FormatPeriod. The function `recent`
+// also counts a format whose recorded time is in the future, because such a time shows that the clock was set back.
 func recent(f *disk.Facts, s *disk.Settings) int {
 	n := 0
 	for _, age := range f.Standing.Formats {

@@ -52,7 +52,7 @@ func blankDisk() *disk.Facts {
 
 func proven(k disk.Kind) *disk.Content { return &disk.Content{Kind: k, Proven: true} }
 
-// readAs sets the result of a proof that is still valid.
+// readAs(k) returns a function that adds to f the result k of a proof that is still valid.
 func readAs(k disk.Kind) func(f *disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Standing.Verdict = &disk.Verdict{Seq: f.Seq, Size: f.Size, Writes: f.Writes, Content: disk.Content{Kind: k, Evidence: []string{"byte 4096"}}}
@@ -69,7 +69,7 @@ func faulty(s *disk.Settings) { s.Fault = "/etc/hotmount/config.yaml: the file's
 
 func growing(s *disk.Settings) { s.Classes[0].Grow = true }
 
-// grown returns the geometry of an XFS filesystem of the given size, for a disk with 63 blocks beyond the first
+// grown returns the geometry of an XFS filesystem of the given size. The disk of 5 GiB ends 63 blocks after the first
 // allocation group.
 func grown(size uint64) *disk.Geometry {
 	return &disk.Geometry{Size: size, Block: 4096, Group: 5<<30 - 63*4096}
@@ -92,7 +92,7 @@ func with(m disk.MountPoint, g *disk.Geometry, fit *disk.Fit) func(*disk.Facts) 
 	}
 }
 
-// foreignOn returns a function that gives the disk a filesystem from another machine. The parameter size is the disk's
+// foreignOn returns a function that gives the disk a filesystem from another machine. The parameter `size` is the disk's
 // size when this node first mounted the filesystem, or 0 if this node has never mounted the filesystem. The returned
 // function first calls also().
 func foreignOn(size uint64, also func(*disk.Facts)) func(*disk.Facts) {
@@ -106,7 +106,7 @@ func foreignOn(size uint64, also func(*disk.Facts)) func(*disk.Facts) {
 
 func knownOnly(s *disk.Settings) { s.Classes[0].Adopt = disk.AdoptKnown }
 
-// lay is the record of a filesystem that was mounted earlier.
+// The variable `lay` is the record of a filesystem that was mounted earlier.
 var lay = disk.Sighting{UUID: otherUUID, Type: "xfs", Mounted: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 
 // word returns the record of an accept for the reason r and the filesystem with that UUID.
@@ -130,13 +130,13 @@ func but(not ...disk.Word) []disk.Word {
 	return slices.DeleteFunc(slices.Clone(everyWord), func(w disk.Word) bool { return slices.Contains(not, w) })
 }
 
-// gone is the list of accepts that give up the filesystem with the UUID otherUUID.
+// The variable `gone` is the list of accepts that give up the filesystem with the UUID otherUUID.
 var gone = []disk.Word{
 	{Reason: disk.ReasonBefore, UUID: otherUUID}, {Reason: disk.ReasonFormerSerial, UUID: otherUUID}, {Reason: disk.ReasonFormerSlot, UUID: otherUUID},
 	{Reason: disk.ReasonSameSerial, UUID: otherUUID}, {Reason: disk.ReasonSameWWN, UUID: otherUUID}, {Reason: disk.ReasonContent, UUID: otherUUID},
 }
 
-// arrived makes f a disk that was attached at the first start under another machine-id.
+// arrived(f) makes f a disk that was attached when hotmount first started with a new machine-id.
 func arrived(f *disk.Facts) { f.Standing.Arrived = &disk.Identity{Seq: 7, Serial: "S7", Size: 5 << 30} }
 
 // hidden(f) adds to f a unit file that hotmount cannot read and that may claim the disk.
@@ -145,13 +145,13 @@ func hidden(f *disk.Facts) { f.Unseen = "/etc/systemd/system/srv.mount" }
 // used(f) adds to f the record that another program mounted the disk earlier.
 func used(f *disk.Facts) { f.Standing.Used = &disk.Use{How: "mounted at /srv"} }
 
-// pulled makes f a device whose underlying disk was detached.
+// pulled(f) makes f a device whose underlying disk was detached.
 func pulled(f *disk.Facts) { f.Below = []disk.Underlying{{Name: "vdx", Serial: "PV 1", Gone: true}} }
 
 // node(f) adds to f a bind mount of the disk's device node.
 func node(f *disk.Facts) { f.Bound = []string{"/run/volume"} }
 
-// given is the record of a block volume.
+// The variable `given` is the record of a block volume.
 var given = disk.Given{Serial: "S1", Link: "/mnt/block/virtio-S1"}
 
 // onBlockVolume makes f a device that is built on the disk of a block volume.
@@ -161,8 +161,8 @@ func another(g disk.Given) func(*disk.Facts) {
 	return func(f *disk.Facts) { f.Standing.Given = &g }
 }
 
-// bound returns a function that replaces the mounts of f by a pod's bind mount. The function also gives f the record of
-// an earlier mount in the class directory.
+// bound returns a function that replaces the mounts of f with a pod's bind mount. The returned function also gives f
+// the record of an earlier mount in the class directory.
 func bound(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Mounts = []disk.MountPoint{mountedAt("/var/lib/kubelet/pods/p/volumes/kubernetes.io~local-volume/local-pv-1")}
@@ -174,7 +174,7 @@ func bound(put func(*disk.Facts)) func(*disk.Facts) {
 }
 
 // onRecordInPlace returns a function that gives f a mount in the class directory, and the record of this mount. The
-// function also marks f as a disk with which udev has not finished.
+// returned function also marks f as a disk with which udev has not finished.
 func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 	return bound(func(f *disk.Facts) {
 		f.Mounts, f.Udev.Initialized = []disk.MountPoint{mountedAt("/mnt/disks/" + uuid)}, false
@@ -186,8 +186,8 @@ func onRecordInPlace(put func(*disk.Facts)) func(*disk.Facts) {
 
 func looped(f *disk.Facts) { f.Loops = []string{"loop3"} }
 
-// wwn adds another disk with the same WWN. The parameter seq is the other disk's sequence number. The parameter holds
-// is the UUID on the other disk, or "" for no UUID.
+// wwn returns a function that adds another disk with the same WWN. The parameter `seq` is the other disk's sequence
+// number. The parameter `holds` is the UUID on the other disk, or "" for no UUID.
 func wwn(seq uint64, holds string) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		f.Serial, f.WWN = "", "naa.1"
@@ -195,7 +195,7 @@ func wwn(seq uint64, holds string) func(*disk.Facts) {
 	}
 }
 
-// begunBy returns a function that calls put, and then puts an unfinished format on record. The parameter seq is the
+// begunBy returns a function that calls put, and then puts an unfinished format on record. The parameter `seq` is the
 // sequence number of the disk on which the format began.
 func begunBy(seq uint64, put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
@@ -206,7 +206,7 @@ func begunBy(seq uint64, put func(*disk.Facts)) func(*disk.Facts) {
 
 func block(s *disk.Settings) { s.Classes[0].Mode = disk.ModeBlock }
 
-// part turns the disk into its first partition. The function parts makes the class select partitions.
+// part(f) turns the disk f into its first partition. parts(s) makes the class select partitions.
 func part(f *disk.Facts) {
 	f.Name, f.Whole, f.WholeSize, f.Serial, f.Slot = "vdb1", "vdb", f.Size, f.Serial+"-part1", f.Slot+"-part1"
 	f.Size /= 2
@@ -246,7 +246,7 @@ func was(directory, class string) func(*disk.Facts) {
 	}
 }
 
-// onRecordAnd puts the disk on record as a volume, and then calls the function put.
+// onRecordAnd puts the disk on record as a volume, and then calls the function `put`.
 func onRecordAnd(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		was("/mnt/disks", "default")(f)
@@ -256,7 +256,7 @@ func onRecordAnd(put func(*disk.Facts)) func(*disk.Facts) {
 	}
 }
 
-// noName adds the class c and changes the name patterns of all classes, so that none selects the disk.
+// noName adds the class c and changes the name patterns of all classes, so that no class selects the disk.
 func noName(c disk.Class) func(*disk.Settings) {
 	return func(s *disk.Settings) {
 		s.Classes[0].Names = []string{"sd*"}
@@ -1064,8 +1064,9 @@ func TestDecide(t *testing.T) {
 			if why == "" || why == string(d.Reason) {
 				t.Errorf("%s has no words", d.Reason)
 			}
-			// A decision must allocate nothing, so that a storm of events leaves no garbage (issue 8). The conversion
-			// of a UUID to lower case allocates, but udev reports the UUIDs of XFS and ext4 in lower case.
+			// A decision must allocate no memory, so that a storm of events leaves no work for the garbage collector
+			// (issue 8). The conversion of a UUID to lower case allocates memory, but udev reports the UUIDs of XFS and
+			// ext4 in lower case.
 			if n := testing.AllocsPerRun(10, func() { Decide(f, tt.content, s) }); n != 0 && strings.ToLower(f.Udev.FSUUID) == f.Udev.FSUUID {
 				t.Errorf("%v allocations", n)
 			}
@@ -1113,7 +1114,8 @@ func TestWordsOfGivenElse(t *testing.T) {
 	}
 }
 
-// TestWordsOfAnUnfinishedFormat checks that the message says whose format did not finish, as far as hotmount knows.
+// TestWordsOfAnUnfinishedFormat checks that the message says which disk's format did not finish, and who ordered the
+// format, as far as hotmount knows.
 func TestWordsOfAnUnfinishedFormat(t *testing.T) {
 	foreign := &disk.Content{Kind: disk.Filesystem, Type: "xfs", UUID: uuid, Proven: true}
 	for name, tt := range map[string]struct {
@@ -1243,8 +1245,8 @@ func TestWordsOfACutSerial(t *testing.T) {
 	}
 }
 
-// TestWordsOfTwoPaths checks that without a serial the message names the WWN and the other path. The message never
-// advises to copy one path to the other, because both may lead to one disk.
+// TestWordsOfTwoPaths checks that for a disk without a serial the message names the WWN and the other path. The message
+// must not advise to copy data between the two paths, because both paths may lead to one disk.
 func TestWordsOfTwoPaths(t *testing.T) {
 	f, s := blankDisk(), settings()
 	wwn(11, otherUUID)(f)
@@ -1320,7 +1322,8 @@ func TestWordsOfAFixedFilesystem(t *testing.T) {
 }
 
 // TestWordsOfTwins checks the message about two disks with the same UUID. If neither disk is mounted, the operator may
-// have to detach one disk and accept the other. In this case, the message must name the accept.
+// have to detach one disk and accept the other disk. If neither disk is mounted, the message must therefore name the
+// command `hotmount accept`.
 func TestWordsOfTwins(t *testing.T) {
 	for mounted, accept := range map[string]bool{"": true, "/mnt/disks/" + uuid: false} {
 		for kind, own := range map[string]string{"xfs": "xfs_admin -U generate", "ext4": "tune2fs -U random"} {
@@ -1342,8 +1345,9 @@ func TestWordsOfASecondPath(t *testing.T) {
 		c      *disk.Content
 		facts  func(*disk.Facts)
 		config func(*disk.Settings)
-		// never is the reason why no token is ever valid for the disk, or "". If there is a reason, the test checks
-		// only the reason. Otherwise the token must be valid, unless the disk may be a second path to a disk in use.
+		// The field named never contains the reason why no token is ever valid for the disk, or "". If the field
+		// contains a reason, the test checks only the reason. If the field is empty, the token must be valid, unless
+		// the disk may be a second path to a disk in use.
 		never disk.Reason
 	}{
 		"a twin":                {xfs(), nil, nil, ""},
@@ -1470,8 +1474,8 @@ func TestWordsOfAReplacement(t *testing.T) {
 type condition struct {
 	name   string
 	reason disk.Reason
-	// lift is a list of accepts. Any one of them is sufficient for a format despite the condition. If the list is
-	// empty, the condition prevents the format whatever the operator accepts.
+	// The field `lift` is a list of accepts. Any one of these accepts permits a format despite the condition. If the list
+	// is empty, the condition prevents the format whatever the operator accepts.
 	lift []disk.Word
 	put  func(*disk.Facts, *disk.Content, *disk.Settings)
 }
@@ -1806,7 +1810,7 @@ func TestEachReasonHasItsCondition(t *testing.T) {
 }
 
 // TestAnyConditionBlocksFormat checks combinations of conditions and accepts. Apart from the exceptions in the test,
-// each condition prevents the format, unless the field lift of the condition contains one of the accepts.
+// each condition prevents the format, unless the field `lift` of the condition contains one of the accepts.
 func TestAnyConditionBlocksFormat(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, c, s := blankDisk(), proven(disk.Blank), settings()

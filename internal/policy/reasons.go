@@ -2,7 +2,7 @@ package policy
 
 import "hotmount/internal/disk"
 
-// Entry describes a reason for the manual page and the journal's catalog.
+// Entry describes one reason of a decision, as shown in the manual page and in the journal's catalog.
 type Entry struct {
 	Reason disk.Reason
 	// Action is the action for the reason. Means is the explanation of the reason. Hold is the kind of the hold, or
@@ -13,7 +13,7 @@ type Entry struct {
 	// Accept and Token report whether `hotmount accept` or the token of `hotmount format` lifts the reason. Retry
 	// reports whether `hotmount accept` only makes hotmount try again.
 	Accept, Retry, Token bool
-	// Records is true if the reason is put on record, and stays in force after its cause is gone.
+	// Records is true if hotmount records the reason, so that the hold or the refusal persists after its cause is gone.
 	Records bool
 }
 

@@ -14,11 +14,11 @@ type rule struct {
 	action disk.Action
 	// situations contains the situations to which the rule applies.
 	situations situation
-	// when(in) reports whether the rule applies. The function is nil for a rule that applies to every disk in its
+	// when(in) reports whether the rule applies. The field `when` is nil for a rule that applies to every disk in its
 	// situations.
 	when func(input) bool
-	// names(in) returns the filesystem for Decision.UUID and Decision.Type. The function is nil for a decision without
-	// a filesystem.
+	// names(in) returns the filesystem for Decision.UUID and Decision.Type. The field names is nil for a decision
+	// without a filesystem.
 	names func(input) (uuid, fstype string)
 	// lift is the set of ways in which the operator can lift the rule.
 	lift lift
@@ -27,22 +27,22 @@ type rule struct {
 	givesUp bool
 	// kind is the kind of the hold, or empty for a rule that does not hold a disk.
 	kind Hold
-	// recorded reports whether the reason is already on record for the disk. The record keeps the reason in force after
-	// its cause has ended. The function is nil for a reason that needs no such record.
+	// recorded reports whether the reason is already on record for the disk. The record keeps a hold or a refusal in
+	// force after its cause has ended. The field `recorded` is nil for a reason that needs no such record.
 	recorded func(*disk.Facts) bool
-	// peers returns the other disks on which the rule depends. The function is nil for a rule about one disk only.
+	// peers returns the other disks on which the rule depends. The field `peers` is nil for a rule about one disk only.
 	peers func(*disk.Facts) []disk.Peer
-	// priority is the priority of the journal entry (syslog(3)), or 0 for the default of the action.
+	// priority is the priority of the journal entry (syslog(3)), or 0 for the default priority of the action.
 	priority int
 
 	// condition is a text for `hotmount explain`. The text states what must be true so that the rule permits a format
 	// or a link. The text is empty if `hotmount explain` does not list the rule as a condition.
 	condition string
-	// means contains the general explanation, as in the manual page. found(w) returns the details on which the rule is
-	// based, such as the names of partitions. The message joins the explanation and the details, unless why(w) returns
-	// another message. remedy(w) returns the step that helps the operator. Each of these three functions escapes
-	// foreign bytes, and may be nil or return "". If several rules have the same reason, only one of them has the texts
-	// and the other fields about the reason.
+	// The field `means` is the general explanation of the reason, as in the manual page. found(w) returns the details on
+	// which the decision is based, such as the names of partitions. The message joins the explanation and the details,
+	// unless why(w) returns another message. remedy(w) returns the step that helps the operator. The functions `found`,
+	// why and remedy escape bytes from outside hotmount. Each of these functions may be nil or return "". If several
+	// rules have the same reason, only one of them has the texts and the other fields about the reason.
 	means              string
 	found, why, remedy func(*wording) string
 }
@@ -73,16 +73,16 @@ const (
 	HoldOperator Hold = "operator"
 )
 
-// rules are all rules, in the order in which they are checked. The functions of the rules call Decide, and Decide reads
-// the variable. An initial value in the declaration would therefore be an initialisation cycle, so the function init
-// sets the variable.
+// The variable `rules` contains all rules, in the order in which hotmount checks them. The functions of the rules call
+// Decide, and Decide reads the variable `rules`. A declaration of rules with an initial value would therefore be an
+// initialisation cycle, so the function `init` sets the variable.
 var rules []rule
 
 func init() {
 	rules = slices.Concat(selection, othersUse, readiness, mounting, giving, unfinished, mountable, formattable, unknown)
 }
 
-// ruleOf returns the rule that has the words for the reason, or an empty rule.
+// ruleOf returns the rule that contains the texts for the reason, or an empty rule.
 func ruleOf(r disk.Reason) *rule {
 	for i := range rules {
 		if rules[i].reason == r && rules[i].means != "" {
@@ -110,8 +110,8 @@ func Word(f *disk.Facts, d disk.Decision) disk.Word {
 	return disk.Word{Reason: d.Reason, UUID: d.UUID}
 }
 
-// Unrecorded reports whether hotmount must still record the reason. The record keeps the reason in force after its
-// cause has ended.
+// Unrecorded reports whether hotmount must still record the reason. The record keeps a hold or a refusal in force after
+// its cause has ended.
 func Unrecorded(f *disk.Facts, r disk.Reason) bool {
 	recorded := ruleOf(r).recorded
 	return recorded != nil && !recorded(f)
@@ -141,7 +141,7 @@ func Priority(d disk.Decision) int {
 	return info
 }
 
-// Priorities (syslog(3)) for rules that do not use the default of their action.
+// Priorities (syslog(3)) for rules that do not use the default priority of their action.
 const (
 	asError   = 3
 	asWarning = 4
@@ -155,8 +155,8 @@ func withWWN(f *disk.Facts) []disk.Peer { return f.SameWWN }
 
 func withUUID(f *disk.Facts) []disk.Peer { return f.SameUUID }
 
-// atItsSlot returns no peers. Peers still reports true for this rule, because the missing content may reappear on any
-// disk.
+// atItsSlot returns no peers. For a rule with atItsSlot, the second result of Peers is still true, because the missing
+// content may reappear on any disk.
 func atItsSlot(*disk.Facts) []disk.Peer { return nil }
 
 func theFilesystem(in input) (uuid, fstype string) { return in.c.UUID, in.c.Type }
@@ -204,16 +204,16 @@ var selection = []rule{{
 	means: "no class selects the disk",
 }}
 
-// othersUse contains the rules for a disk that something else uses. hotmount permits other software to use a disk that
-// is given out as a block volume.
+// othersUse contains the rules for a disk that something other than hotmount uses. hotmount permits other software to
+// use a disk that is given out as a block volume.
 var othersUse = []rule{{
 	reason: disk.ReasonGivenOut, action: disk.Keep, situations: raw,
 	when:  func(in input) bool { return in.class.Links(in.f, in.f.Standing.Link) },
 	means: "the disk is given out as a block volume",
 	found: func(w *wording) string { return visible(w.f.Standing.Link) },
 }, {
-	// hotmount refuses the disk, because hotmount logs no warning for an ignored disk. Pods may need the volume, which
-	// the operator has not released.
+	// hotmount refuses the disk and does not ignore it, because hotmount logs no warning for an ignored disk. Pods may
+	// need the volume, which the operator has not released.
 	reason: disk.ReasonInUse, action: disk.Refuse, situations: filesystem, names: theFilesystem,
 	when:  func(in input) bool { return in.f.Standing.Unmounted != disk.ReasonReleased && volumeInUse(in) },
 	means: "hotmount does not mount this volume of the node, because something else uses the disk",
@@ -410,7 +410,7 @@ var readiness = []rule{{
 	remedy: func(w *wording) string { return "to let hotmount mount the disk again: hotmount accept " + w.f.Name },
 }}
 
-// mounting contains the rules for a disk that is mounted where its class mounts it.
+// mounting contains the rules for a disk that is mounted in the directory of its class.
 var mounting = []rule{{
 	reason: disk.ReasonMisplaced, action: disk.Refuse, situations: mountedInClass,
 	when:  func(in input) bool { return misplacedUUID(in.f, ownMount(in.f, in.class)) != "" },

@@ -28,8 +28,9 @@ func Select(f *disk.Facts, s *disk.Settings) *disk.Class {
 	return class
 }
 
-// first returns the first class that selects f, a partition of f, or the whole disk of f. The second result is true if
-// this class does not select f itself. Either the whole disk or its partitions belong to classes, never both.
+// The function `first` returns the first class that selects f, a partition of f, or the whole disk of f. The second
+// result is true if this class does not select f itself. Either the whole disk or its partitions belong to classes,
+// never both.
 func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	raw := volume(f, s)
 	for i := range s.Classes {
@@ -45,16 +46,16 @@ func first(f *disk.Facts, s *disk.Settings) (class *disk.Class, other bool) {
 	return nil, false
 }
 
-// subject is a disk or a partition, against which selectors are matched. A subject is passed as a value, so that a
-// decision allocates nothing (TestDecide).
+// subject is a disk or a partition, against which selectors are matched. A subject is passed by value, so that a
+// decision allocates no memory (TestDecide).
 type subject struct {
 	// Facts are the facts of the disk or partition that is examined.
 	*disk.Facts
 	name      string
 	size      uint64
 	partition bool
-	// anySize makes every value of the selector "size" match. anyKind makes every value of the selector "partitions"
-	// match.
+	// If anySize is true, the selector "size" is not checked. If anyKind is true, the selector "partitions" is not
+	// checked.
 	anySize, anyKind bool
 }
 
@@ -80,8 +81,9 @@ func selects(a subject, c *disk.Class) bool {
 		!c.Selectors.IsZero() && nameMayMatch(a.name, &c.Selectors) && unbacked(a, &c.Selectors) == "" && matchesAll(a, &c.Selectors)
 }
 
-// unbacked returns why the backing file of a loop device prevents its selection, or "". Selectors for loop devices need
-// patterns of the backing file. Block devices and files of kubelet are never allowed as backing files.
+// unbacked returns why the backing file of a loop device prevents its selection, or "". A class can select a loop
+// device only with patterns for the backing file. Block devices and files of kubelet are never allowed as backing
+// files.
 func unbacked(a subject, s *disk.Selectors) string {
 	switch {
 	case !strings.HasPrefix(a.name, "loop"):
@@ -111,8 +113,8 @@ func ofKubelet(path string) bool {
 }
 
 // selectsRelated reports whether the class selects a partition of the disk, or the disk of the partition.
-// selectsRelated compares only facts that a disk shares with its partitions. selectsRelated skips the selector size,
-// because the facts of a disk do not have the sizes of the partitions.
+// selectsRelated compares only facts that a disk shares with its partitions. For a disk with partitions, selectsRelated
+// skips the selector size, because the facts of a disk do not contain the sizes of its partitions.
 func selectsRelated(f *disk.Facts, c *disk.Class) bool {
 	if f.Whole != "" {
 		return selects(wholeDisk(f), c)
@@ -126,8 +128,8 @@ func selectsRelated(f *disk.Facts, c *disk.Class) bool {
 }
 
 // volume reports whether the whole disk is a block volume: the disk was given out, and a class in block mode still
-// selects the disk. No class for partitions then selects the disk's partitions, because the user of the block volume
-// may have made them.
+// selects the disk. No class for partitions selects the partitions of a block volume, because the user of the block
+// volume may have made these partitions.
 func volume(f *disk.Facts, s *disk.Settings) bool {
 	if f.Standing.Given == nil && f.Standing.Link == "" {
 		return false
@@ -141,9 +143,9 @@ func volume(f *disk.Facts, s *disk.Settings) bool {
 }
 
 // placed returns the class in whose directory the disk is mounted or given out, or nil. The disk stays a volume of its
-// class until the mount or the link ends. If the disk is in the directories of several classes, the class that selects
-// the disk takes precedence. A disk that no class selects belongs to the class of the directory only if hotmount
-// mounted the disk.
+// class until the mount or the link ends. If the disk is mounted or linked in the directories of several classes, the
+// class that selects the disk takes precedence. If no class selects a mounted disk, the disk belongs to the class of
+// the directory only if hotmount mounted the disk.
 func placed(f *disk.Facts, s *disk.Settings, class *disk.Class) *disk.Class {
 	var at *disk.Class
 	for i := range s.Classes {
@@ -284,7 +286,7 @@ func expressions(s *disk.Selectors) map[string]*regexp.Regexp {
 	return all
 }
 
-// pattern reports the same as Pattern, but uses a compiled expression of the selectors if there is one.
+// pattern returns the same result as Pattern, but uses a compiled expression of the selectors if there is one.
 func pattern(s *disk.Selectors, pattern, value string) bool {
 	if re := s.Compiled[pattern]; re != nil {
 		return re.MatchString(value)
@@ -319,7 +321,7 @@ func matchesOf(a subject, s *disk.Selectors) []Match {
 	return all
 }
 
-// selector is one key of the selectors. The function match allocates nothing (TestDecide).
+// selector is one key of the selectors. The function `match` allocates no memory (TestDecide).
 type selector struct {
 	key   string
 	match func(subject, *disk.Selectors) (given, held bool)
@@ -379,7 +381,8 @@ var selectors = [...]selector{
 	{"serial",
 		func(a subject, s *disk.Selectors) (bool, bool) {
 			given, held := matches(s, s.Serial, a.serial())
-			// A pattern for the serial that an NVMe disk has in /sys/block matches all namespaces of the controller.
+			// A pattern that matches the serial of an NVMe controller, as in /sys/block, matches all namespaces of the
+			// controller.
 			_, controller := matches(s, s.Serial, a.ControllerSerial(a.serial()))
 			return given, held || controller
 		},

@@ -210,8 +210,8 @@ func TestLoopDevices(t *testing.T) {
 	}
 }
 
-// TestSelectAllocatesNothing checks every kind of selector and a compiled regular expression, because Decide runs for
-// every event.
+// TestSelectAllocatesNothing checks that Select allocates no memory with many selectors and compiled regular
+// expressions. Decide calls Select for every event.
 func TestSelectAllocatesNothing(t *testing.T) {
 	yes, no := true, false
 	f := blankDisk()

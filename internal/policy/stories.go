@@ -22,7 +22,7 @@ func givenElseRemedy(w *wording) string {
 	return "to use the disk for something else: hotmount release " + name
 }
 
-// formatOffRemedy returns how to turn formatting on again, or what helps against a fault of the records.
+// formatOffRemedy returns how to turn formatting on again, or the remedy for a fault of the records.
 func formatOffRemedy(w *wording) string {
 	switch off := w.f.Standing.Formatting; {
 	case off == "":
@@ -43,7 +43,7 @@ func formatOffRemedy(w *wording) string {
 
 func serialTwiceWhy(w *wording) string {
 	f := w.f
-	// For block volumes, only the serial shows that two disks are the same.
+	// For a class in block mode, only the serial shows that two disks may be the same disk.
 	if p := secondPath(f); p != nil && (disk.SameSerial(f.Serial, p.Serial) || w.class == nil || w.class.Mode != disk.ModeBlock) {
 		return say("another disk has the same %s and is in use (%s): %s; this disk may be a second path to that disk", sharedWith(f, p), visible(p.InUse), place(p.ID, p.Slot))
 	}
@@ -57,7 +57,7 @@ func serialTwiceRemedy(w *wording) string {
 func misplacedRemedy(w *wording) string {
 	m, again := ownMount(w.f, w.class), ""
 	// If only the kernel knows which filesystem is mounted, udev has to read the disk again. Without udevadm trigger,
-	// hotmount would mount the disk at the same place again.
+	// hotmount would mount the disk at the same wrong path again.
 	if !strings.EqualFold(w.f.Udev.FSUUID, misplacedUUID(w.f, m)) {
 		again = "udevadm trigger --action=change " + w.f.Node() + "; "
 	}
@@ -146,8 +146,8 @@ func sameWWNWhy(w *wording) string {
 	return describePossiblySame(w.f, sameWWN(w.f), "WWN "+visible(w.f.WWN)) + "; both may be paths to one disk"
 }
 
-// describePossiblySame names the peer that may be the same disk as a blank disk. The caller passes the serial or WWN
-// that the two disks share, as a text such as "serial S1".
+// describePossiblySame describes the peer that may be the same disk as the blank disk f. The parameter `what` is the
+// serial or WWN that both disks have, as a text such as "serial S1".
 func describePossiblySame(f *disk.Facts, p *disk.Peer, what string) string {
 	why := say("the disk looks blank, and another disk has the same %s: %s; this disk is %s", what, place(p.ID, p.Slot), place(f.ID, f.Slot))
 	if content := strings.TrimSpace(p.Type + " " + p.UUID); content != "" {
@@ -166,7 +166,7 @@ func sameSerialRemedy(w *wording) string {
 	return pathOrDisk(w, sameSerial(w.f))
 }
 
-// pathOrDisk returns the remedy for a blank disk that may be a second path to p.
+// pathOrDisk returns the remedy for a blank disk that may be a second path to the disk p.
 func pathOrDisk(w *wording, p *disk.Peer) string {
 	return say("if this disk is a second path to %s: leave both to multipathd, or exclude this disk in the configuration; if these are two different disks: hotmount accept %s", p.Name, w.f.Name)
 }
@@ -268,14 +268,14 @@ func twinWhy(w *wording) string {
 	return say("when this disk was attached, another disk had the same UUID %s; the other disk is gone now; %s", d.UUID, danger)
 }
 
-// twinMount is where twinRemedy mounts a disk. A mount at twinMount is not a use by somebody else, because only an
-// operator who follows twinRemedy mounts a disk there.
+// twinMount is the path at which the commands of twinRemedy mount a disk. hotmount does not treat a mount at twinMount
+// as a use by somebody else, because only an operator who follows twinRemedy mounts a disk there.
 const twinMount = "/run/twin"
 
 // twinRemedy returns how to give the disk a UUID of its own. The log of a copied XFS filesystem must be recovered
-// before xfs_admin can run. Without nouuid, the kernel refuses to mount an XFS filesystem whose UUID is already
-// mounted. The mount of the copy is below /run and not in a class directory. udev may miss the last write to the disk,
-// so the remedy triggers udev.
+// before xfs_admin can run. Without the option nouuid, the kernel refuses to mount an XFS filesystem whose UUID is
+// already mounted. The mount of the copy is below /run and not in a class directory. udev may miss the last write to
+// the disk, so the remedy ends with udevadm trigger.
 func twinRemedy(w *wording) string {
 	f := w.f
 	own := say("give this disk a UUID of its own: mkdir -p %[2]s && mount -o nouuid %[1]s %[2]s && umount %[2]s && xfs_admin -U generate %[1]s && udevadm trigger %[1]s", f.Node(), twinMount)
@@ -299,7 +299,7 @@ func twinRemedy(w *wording) string {
 }
 
 // formerPlace returns the path at which the disk's filesystem is still mounted as a volume, in a directory that no
-// class has any more. formerPlace returns "" if the disk has no such mount, or if the disk is also in use in another
+// class uses any more. formerPlace returns "" if the disk has no such mount, or if the disk is also in use in another
 // way.
 func formerPlace(f *disk.Facts) string {
 	v := f.Standing.Volume

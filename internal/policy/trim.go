@@ -6,16 +6,16 @@ import "hotmount/internal/disk"
 const (
 	hour = 3600 * 1e9
 	// trimAge is how long a filesystem must have been mounted on this node before it is trimmed. After a wrong format,
-	// the old data can be recovered only until the first trim. After a move to another node or a reinstallation, nobody
-	// knows for certain which filesystems hotmount made.
+	// the old data can be recovered only until the first trim. After a move of the disk to another node, or after a
+	// reinstallation, nobody knows for certain which filesystems hotmount made.
 	trimAge = 24 * hour
 	// trimPeriod is the least time between two trims: a little less than a week.
 	trimPeriod = 7*24*hour - 12*hour
 )
 
 // Trim reports whether to give the free space of the mounted filesystem back to the storage. If Trim returns false, the
-// text is the reason. The parameter since is the time since the last trim in nanoseconds, or negative if the filesystem
-// was never trimmed.
+// second result is the reason. The parameter `since` is the time since the last trim in nanoseconds, or negative if the
+// filesystem was never trimmed.
 func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, since int64) (bool, string) {
 	class, known := Select(f, s), f.KnownContent()
 	switch {

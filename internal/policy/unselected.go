@@ -25,8 +25,8 @@ func usual(f *disk.Facts) bool {
 	return f.Whole == "" && ordinary(f.Name) && f.Size > 0 && !f.Removable
 }
 
-// classToAdd returns the remedy with a class that selects only this disk. The remedy asks for all present classes,
-// because the built-in class does not apply once the configuration defines a class.
+// classToAdd returns the remedy with a class that selects only this disk. The remedy tells the operator to copy all
+// present classes, because the built-in class does not apply once the configuration defines a class.
 func classToAdd(w *wording) string {
 	f := w.f
 	selector := "names: [" + f.Name + "]"

@@ -20,10 +20,10 @@ func Use(f *disk.Facts, d disk.Decision) string {
 	return cmp.Or(user(f), below(f, &c))
 }
 
-// below returns which devices somebody else has built on the disk, or "" if there are none. Partitions do not count. A
-// loop device that may lie on another disk does not count, either. below returns no use for a disk with LVM, LUKS or md
-// content. hotmount refuses such a disk even after the device above it is gone. below also returns no use for a path of
-// a multipath device, because multipathd takes disks by itself.
+// below returns which devices somebody else has built on the disk, or "" if there are none. Partitions are ignored, and
+// so are loop devices that may lie on another disk. The result is also "" for a disk with LVM, LUKS or md content.
+// hotmount refuses such a disk even after the device that was built on the disk is gone. For a path of a multipath
+// device, the result is "" because multipathd takes disks by itself.
 func below(f *disk.Facts, c *disk.Content) string {
 	if c.Kind == disk.Other {
 		return ""
@@ -47,8 +47,8 @@ func UseAccepted(f *disk.Facts, s *disk.Settings) bool {
 	return inputOf(f, &c, s).isAccepted(disk.ReasonUsed)
 }
 
-// volumeInUse reports whether the disk is on record as a volume, is not mounted in its place, and is used by somebody
-// else.
+// volumeInUse reports whether the disk is on record as a volume, and somebody else uses the disk. Call volumeInUse only
+// for a disk that is not mounted in the directory of its class.
 func volumeInUse(in input) bool {
 	f := in.f
 	return f.Standing.OnRecord && (mountedElsewhere(f) != "" && !onlyPodMountsLeft(f, in.c) ||
@@ -66,7 +66,7 @@ func mountedElsewhere(f *disk.Facts) string {
 	return ""
 }
 
-// user returns how somebody else uses the disk, or "". The returned text may contain unescaped bytes that other
+// user(f) returns how somebody else uses the disk, or "". The returned text may contain unescaped bytes that other
 // software chose.
 func user(f *disk.Facts) string {
 	switch at := mountedElsewhere(f); {
@@ -80,10 +80,10 @@ func user(f *disk.Facts) string {
 	return ""
 }
 
-// Asks reports whether the decision must wait until hotmount knows who has the disk open. Asks reports true only in two
-// cases. Software on the node may open a disk without claiming it (Facts.Neighbours), or the disk may be mounted in
-// another mount namespace (Facts.Unlisted). The decision waits before the first use of a disk that is not on record,
-// and before advice to overwrite the disk.
+// Asks reports whether the decision must wait until hotmount knows who has the disk open. Asks reports true only if
+// Facts.Neighbours or Facts.Unlisted is true. Facts.Neighbours means that software on the node may open a disk without
+// claiming it. Facts.Unlisted means that the disk may be mounted in another mount namespace. The decision waits before
+// the first use of a disk that is not on record, and before advice to overwrite the disk.
 func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
 	if !f.Neighbours && !f.Unlisted || f.Standing.Given != nil && d.Action == disk.Link {
 		return false

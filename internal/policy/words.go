@@ -38,15 +38,16 @@ func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (w
 		next = w.rule.remedy(w)
 	}
 	if w.rule.lift&(byAccept|byRetry) != 0 {
-		// Words adds the reason to the accept command. If the disk's reason changes, hotmount refuses the command, so
-		// the command cannot lift a later hold. Words does not change an accept command that already names a reason.
+		// Words adds the reason to the accept command. If the reason changes before the operator runs the command,
+		// hotmount refuses the command, so the command cannot lift a later hold. Words does not change an accept
+		// command that already names a reason.
 		accept := "hotmount accept " + f.Name
 		next = strings.TrimSuffix(strings.ReplaceAll(next+";", accept+";", accept+" "+string(d.Reason)+";"), ";")
 	}
 	return cmp.Or(why, string(d.Reason)), next
 }
 
-// found returns the details on which the rule is based, or "".
+// w.found() returns the details on which the decision is based, or "".
 func (w *wording) found() string {
 	if w.rule.found == nil {
 		return ""
@@ -88,7 +89,7 @@ func claimedRemedy(w *wording) string {
 
 func udevWhy(w *wording) string {
 	// LVM hides a new volume from other udev rules while LVM zeroes the start of the volume. udev can miss the event
-	// that ends this state, because udev lets LVM continue before udev watches the device.
+	// that makes the volume visible, because udev lets LVM continue before udev watches the device.
 	if w.f.MapperName != "" {
 		return "udev has not finished with the disk, or LVM has hidden the disk from udev's rules"
 	}
@@ -157,7 +158,7 @@ func place(id disk.ID, slot string) string {
 	return id.String() + " at " + visible(slot)
 }
 
-// goneDiskBelow names the disk below this device that is gone, or returns "".
+// goneDiskBelow returns the name and the serial of the detached disk below this device, or "".
 func goneDiskBelow(f *disk.Facts) string {
 	u := f.Lost()
 	if u == nil {
@@ -166,8 +167,8 @@ func goneDiskBelow(f *disk.Facts) string {
 	return visible(u.Name) + textIf(u.Serial != "", ", "+serial(u.Serial))
 }
 
-// lostRemedy returns what helps once the missing disk is attached again. The device must be unmounted first, because a
-// mounted device cannot be set up again.
+// lostRemedy returns what helps once the missing disk is attached again. The operator must unmount the device first,
+// because a mounted device cannot be set up again.
 func lostRemedy(w *wording) string {
 	if w.f.Multipath() {
 		return "attach one of the device's disks again; multipathd then sets the device up again by itself; to see the paths: multipath -ll"
@@ -176,9 +177,9 @@ func lostRemedy(w *wording) string {
 		cmp.Or(w.f.Reopen(), "close this device and the devices below it; then open these devices again, with the same tools as before")
 }
 
-// wipe returns the remedy for a disk whose content is not needed. The remedy names only steps that help: on the host,
-// on the node, or with a token. The host must not change an attached disk, because hotmount cannot see the change and
-// the disk may be in use.
+// wipe returns the remedy for a disk whose content is not needed. The remedy names only steps that help, such as a
+// format by hand or by token. The host must not change an attached disk, because hotmount cannot see the change and the
+// disk may be in use.
 func wipe(w *wording) string {
 	f := w.f
 	if p := secondPath(f); p != nil {
@@ -217,9 +218,9 @@ func recordsUnread(f *disk.Facts) string {
 	return "nothing on the disk may be overwritten yet: " + visible(why) + textIf(helps != "", disk.Helps+visible(helps))
 }
 
-// onlyPath returns the remedy to print in place of a remedy that writes to the disk. The result is the given remedy, with
-// two exceptions. For a disk that may be a second path to a disk in use, the result is the text of twoPaths. If hotmount
-// could not read the records, the result is the text of recordsUnread.
+// onlyPath returns the given remedy, which writes to the disk, with two exceptions. For a disk that may be a second
+// path to a disk in use, onlyPath returns the text of twoPaths. If hotmount could not read the records, onlyPath
+// returns the text of recordsUnread.
 func onlyPath(f *disk.Facts, remedy string) string {
 	if p := secondPath(f); p != nil {
 		return twoPaths(p)
@@ -245,7 +246,7 @@ func twoPaths(p *disk.Peer) string {
 	return say("if this disk is a second path to %s: leave this disk to multipathd, or exclude this disk in the configuration; otherwise attach this disk with a serial of its own", p.Name)
 }
 
-// byHand returns the type for a filesystem that the operator makes by hand. The disk's class mounts filesystems of this
+// byHand returns the type `for` a filesystem that the operator makes by hand. The disk's class mounts filesystems of this
 // type.
 func byHand(w *wording) string {
 	if w.class != nil && len(w.class.Accept) > 0 && !slices.Contains(w.class.Accept, disk.XFS) {
@@ -283,7 +284,7 @@ func evidence(c *disk.Content) string {
 	return " (" + strings.Join(c.Evidence, "; ") + ")"
 }
 
-// wasGiven names the disk that Standing.Given is about.
+// wasGiven describes the disk that was given out according to Standing.Given.
 func wasGiven(f *disk.Facts) string {
 	switch {
 	case f.Whole != "":

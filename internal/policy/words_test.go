@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/messages.txt")
 
-// TestMessages checks that testdata/messages.txt has the texts of all rules, for reviewers. With -update, TestMessages
-// writes the file.
+// TestMessages checks that testdata/messages.txt contains the texts of all rules, for reviewers. With -update,
+// TestMessages writes the file.
 func TestMessages(t *testing.T) {
 	var b strings.Builder
 	seen := map[disk.Reason]bool{}

@@ -39,12 +39,12 @@ type Own struct {
 	Type string
 	// UUID is the UUID of the filesystem, or empty if there is no such filesystem.
 	UUID string
-	// The function Like is required for ext4, and unused for XFS. The function returns a file of the disk's size, with
-	// the bytes that mkfs.ext4 would have written to the disk.
+	// The function Like is required for ext4, and unused for XFS. The function Like returns a file of the disk's size.
+	// The file contains the bytes that mkfs.ext4 would have written to the disk.
 	Like func(context.Context) (io.ReaderAt, error)
 }
 
-// isXFS reports whether o is an XFS filesystem and the superblock is its superblock.
+// isXFS reports whether o is an XFS filesystem and super is the superblock of o.
 func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.UUID == o.UUID }
 
 // Look returns the content of the disk. A scan takes longer than wipefs and blkid. Look needs the scan only if wipefs
@@ -101,8 +101,8 @@ func Look(ctx context.Context, r run.Runner, s Source, plan Plan) (disk.Content,
 }
 
 // file returns the format of the file whose bytes fill the disk, such as qcow2, or an empty string for an unknown
-// format. The second parameter is the format that the first bytes of the disk show. The method reads the last bytes of
-// the disk only if these bytes can help to recognise the format.
+// format. The parameter `begins` is the format that the first bytes of the disk indicate. The method `file` reads the last
+// bytes of the disk only if the last bytes can help to recognise the format.
 func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 	if f.clean() || begins != "" || zeros && f.Offset+sector < s.Size {
 		return begins, nil
@@ -111,8 +111,8 @@ func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 }
 
 // Content derives the disk's content from three sources: the signatures that wipefs and blkid name, the finding of the
-// scan, and the XFS superblock. The finding is the zero Finding if no scan ran. The parameter super is nil if the disk
-// has no sound XFS superblock. The parameter own is Source.Own.
+// scan, and the XFS superblock. The finding is the zero Finding if no scan ran. The parameter `super` is nil if the disk
+// has no sound XFS superblock. The parameter `own` is Source.Own.
 //
 // A disk is Blank if wipefs and blkid name nothing, the disk has no XFS superblock, and every byte that the scan
 // examined was zero. A disk is HalfMade if mkfs did not finish the disk's filesystem. A half-made filesystem is our own
@@ -142,7 +142,7 @@ func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.C
 // namedContent returns the content of a disk on which wipefs or blkid names something.
 func namedContent(c disk.Content, sigs []Signature, super *XFSSuper) disk.Content {
 	c.Kind, c.Type = disk.Other, sigs[0].Type
-	// namedContent prefers the name from blkid, because wipefs lists signatures without judging them.
+	// namedContent prefers the name from blkid, because wipefs lists every signature and does not assess it.
 	i := slices.IndexFunc(sigs, func(s Signature) bool { return s.Tool == "blkid" })
 	if i < 0 {
 		return c

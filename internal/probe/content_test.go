@@ -145,7 +145,7 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestContentOfOurOwn checks that a half-made XFS is ours only if nothing else is on the disk.
+// TestContentOfOurOwn checks that Content recognises hotmount's own half-made XFS only if nothing else is on the disk.
 func TestContentOfOurOwn(t *testing.T) {
 	const uuid = "1a87b826-5e06-442a-902d-df3304da8e48"
 	named := []Signature{{Tool: "wipefs", Type: "xfs", UUID: uuid}, {Tool: "blkid", Type: "xfs", Usage: "filesystem", UUID: uuid}}
@@ -182,7 +182,7 @@ func TestContentOfOurOwn(t *testing.T) {
 func TestLook(t *testing.T) {
 	blank := make([]byte, 3*mib)
 	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
-	// With a flipped bit in the superblock, blkid of util-linux 2.41 and later does not recognise an XFS.
+	// If one bit of the superblock is flipped, blkid from util-linux 2.41 and later does not recognise an XFS.
 	flipped := bytes.Clone(whole)
 	flipped[511] = 1
 	xfsLines := func(s string) string {
@@ -231,7 +231,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// watched sends the byte offset of each read of a scan to a channel.
+// The reader watched sends the byte offset of each read of a scan to a channel.
 type watched struct {
 	io.ReaderAt
 	read chan int64
@@ -293,7 +293,8 @@ func TestLookReadsWhileTheToolsStart(t *testing.T) {
 	}
 }
 
-// slow delays the reads of a scan: the first read takes one second, the second read takes two seconds, and so on.
+// The reader slow delays the reads of a scan: the first read takes one second, the second read takes two seconds, and
+// so on.
 type slow struct{ io.ReaderAt }
 
 func (s slow) ReadAt(b []byte, at int64) (int, error) {
@@ -324,9 +325,9 @@ func TestLookEndsTheScanOfWhatIsNamed(t *testing.T) {
 	})
 }
 
-// TestLookAtADamagedSuperblock checks that a damaged superblock is never ours, because mkfs.xfs does not write a
-// damaged superblock. With a damaged superblock, Look must return Unknown even if every sector has the UUID of our own
-// filesystem.
+// TestLookAtADamagedSuperblock checks that hotmount never accepts a damaged superblock as its own, because mkfs.xfs
+// does not write a damaged superblock. For a damaged superblock, Look must return Unknown even if every sector has the
+// UUID of our own filesystem.
 func TestLookAtADamagedSuperblock(t *testing.T) {
 	whole := append(head(t, "xfs.head"), make([]byte, 3*mib-4096)...)
 	for want, damage := range map[disk.Kind]func([]byte){

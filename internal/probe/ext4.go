@@ -27,8 +27,8 @@ const (
 	metaBG      = 0x10   // s_feature_incompat: INCOMPAT_META_BG
 )
 
-// ext4Super has the fields of an ext4 superblock that hotmount needs. parseExt4 returns an ext4Super only for a sound
-// superblock with metadata checksums.
+// ext4Super contains the fields of an ext4 superblock that hotmount needs. parseExt4 returns an ext4Super only for a
+// sound superblock with metadata checksums.
 type ext4Super struct {
 	uuid                  string
 	seed                  uint32
@@ -90,10 +90,10 @@ func readExt4(r io.ReaderAt) (ext4Super, error) {
 	return readHead(r, func(b []byte) (ext4Super, error) { return parseExt4(b[superSize : 2*superSize]) })
 }
 
-// IsWholeExt4 returns nil if the disk holds the finished ext4 filesystem with that UUID, in the state in which
-// mkfs.ext4 leaves a filesystem. The superblock, its copies and all group descriptors must have that UUID, directly or
-// in their checksums. mkfs.ext4 writes the superblock last. If two machines made filesystems on one disk at the same
-// time, some superblocks or group descriptors have another UUID.
+// IsWholeExt4 returns nil if the disk holds the finished ext4 filesystem with the given UUID, in the state right after
+// mkfs.ext4. The superblock, its copies and all group descriptors must contain the given UUID, directly or in their
+// checksums. mkfs.ext4 writes the superblock last. If two machines made filesystems on one disk at the same time, some
+// superblocks or group descriptors have another UUID.
 func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	super, err := readExt4(r)
 	switch {
@@ -139,8 +139,8 @@ func IsWholeExt4(r io.ReaderAt, uuid string) error {
 	return nil
 }
 
-// Ext4Used reports whether the ext4 filesystem with that UUID is on the disk and has been mounted since mkfs.ext4 made
-// it.
+// Ext4Used reports whether the ext4 filesystem with the given UUID is on the disk and has been mounted since mkfs.ext4
+// made the filesystem.
 func Ext4Used(r io.ReaderAt, uuid string) bool {
 	super, err := readExt4(r)
 	return err == nil && super.uuid == uuid && super.used
@@ -154,9 +154,9 @@ func (s *ext4Super) descriptorSum(group uint32, d []byte) uint16 {
 	return uint16(ext4Sum(sum, d[0x20:]))
 }
 
-// hasCopy reports whether the group begins with a copy of the superblock. hasCopy returns false for group 0, which has
-// the superblock itself. The groups with a copy are group 1, and the groups whose number is a power of 3, 5 or 7
-// (ext4_bg_has_super).
+// hasCopy reports whether the group begins with a copy of the superblock. hasCopy returns false for group 0, which
+// contains the original superblock. The groups with a copy are group 1, and the groups whose number is a power of 3, 5
+// or 7 (ext4_bg_has_super).
 func hasCopy(group uint64) bool {
 	for _, base := range []uint64{3, 5, 7} {
 		for n := uint64(1); n <= group; n *= base {
@@ -168,13 +168,13 @@ func hasCopy(group uint64) bool {
 	return false
 }
 
-// ext4Owner recognises the bytes of one unfinished ext4 filesystem of our own. If UUID, options and time are the same,
-// mkfs.ext4 writes the same bytes to a file as to the disk. Each sector of the disk must be zero, or equal the sector
-// at the same offset in a file that mkfs.ext4 has written.
+// ext4Owner recognises the bytes of one unfinished ext4 filesystem of our own. If the UUID, the options and the
+// creation time are the same, mkfs.ext4 writes the same bytes to a file as to the disk. Each sector of the disk must be
+// zero, or equal the sector at the same offset in a file that mkfs.ext4 has written.
 //
 // Inodes and superblocks on the disk may differ from the file, and are recognised by checksums that include the UUID.
-// mkfs.ext4 writes inodes more than once, so the disk may have an earlier version of an inode. A superblock on the disk
-// may have another geometry than the superblock in the file.
+// mkfs.ext4 writes inodes more than once, so the disk may contain an earlier version of an inode. A superblock on the
+// disk may have another geometry than the superblock in the file.
 type ext4Owner struct {
 	like  io.ReaderAt
 	super ext4Super
@@ -201,7 +201,7 @@ func newExt4Owner(ctx context.Context, own Own) (*ext4Owner, error) {
 	return o, err
 }
 
-// The method named inodes returns the byte offset at which the first block group's inodes begin. The parameter buf is
+// The method named inodes returns the byte offset at which the first block group's inodes begin. The parameter `buf` is
 // scratch memory, one block in size.
 func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 	if err := readFull(r, buf, block); err != nil {
@@ -215,8 +215,8 @@ func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 	return table * block, nil
 }
 
-// Ext4Root returns the mode bits, without the file type, of the root directory of the ext4 filesystem with that UUID.
-// The second result reports whether the filesystem has been mounted since mkfs.ext4 made the filesystem.
+// Ext4Root returns the mode bits, without the file type, of the root directory of the ext4 filesystem with the given
+// UUID. The second result reports whether the filesystem has been mounted since mkfs.ext4 made the filesystem.
 func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 	super, err := readExt4(r)
 	if err == nil && (super.uuid != uuid || super.block != block) {
@@ -274,7 +274,7 @@ func (o *ext4Owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 
 // knows() reports whether a sector of a block is part of a superblock with our UUID, or of inodes whose checksums
 // include our UUID. The sector begins at byte s of the block b, which begins at the given byte offset of the disk. The
-// second parameter is the block at the same byte offset of the file that mkfs.ext4 has written.
+// parameter like is the block at the same byte offset of the file that mkfs.ext4 has written.
 func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
 	if at := s / superSize * superSize; at+superSize <= len(b) && (offset == 0 && at == superSize || offset > 0 && at == 0) {
 		if super, err := parseExt4(b[at : at+superSize]); err == nil && super.uuid == o.super.uuid {
@@ -295,7 +295,7 @@ func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
 	return true
 }
 
-// isInode reports whether the checksum of the inode is right, by the algorithm of ext4_inode_csum (Linux,
+// isInode reports whether the checksum of the inode is correct. The algorithm is from ext4_inode_csum (Linux,
 // fs/ext4/inode.c).
 func (s *ext4Super) isInode(number uint32, b []byte) bool {
 	le := binary.LittleEndian

@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// madeExt4 returns a sparse file in which the real mkfs.ext4 has made a filesystem. The parameter when is the creation
-// time, and args are more arguments of mkfs.ext4.
+// madeExt4 returns a sparse file in which the real mkfs.ext4 has made a filesystem. The parameter `when` is the creation
+// time, and args are further arguments of mkfs.ext4.
 func madeExt4(t *testing.T, size int64, uuid, when string, args ...string) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")
@@ -151,8 +151,9 @@ func read(r io.ReaderAt, b []byte, at int64) error {
 	return err
 }
 
-// TestOwnExt4 checks that a scan accepts the bytes that mkfs.ext4 writes with our UUID, options and time. Some of these
-// bytes may still be zero. Any other byte must be foreign, and so must a filesystem with another UUID or other options.
+// TestOwnExt4 checks that a scan accepts the bytes that mkfs.ext4 writes with our UUID, options and time. The scan must
+// also accept zeros in place of these bytes. Any other byte must be foreign. A filesystem with another UUID or other
+// options must be foreign, too.
 func TestOwnExt4(t *testing.T) {
 	const size = 1 << 30
 	like := madeExt4(t, size, ownUUID, when, "-m", "0")
@@ -164,7 +165,7 @@ func TestOwnExt4(t *testing.T) {
 	if err != nil || !got.clean() || got.Own == 0 || got.Zero() || got.Read != size {
 		t.Errorf("%+v, error %v", got, err)
 	}
-	// If mkfs.ext4 is killed before its last write, the sectors in each of these gaps may be zero.
+	// If mkfs.ext4 is killed before its last write, the sectors in each of the listed gaps may be zero.
 	for _, gap := range [][2]int64{{0, block}, {block + 3*sector, sector}, {3 * 32768 * block, sector}} {
 		if _, err := f.WriteAt(make([]byte, gap[1]), gap[0]); err != nil {
 			t.Fatal(err)
@@ -205,8 +206,8 @@ func TestOwnExt4(t *testing.T) {
 	}
 }
 
-// TestOwnExt4Inode checks that an inode of mkfs.ext4 with our UUID is ours, even if the times in the inode differ. The
-// inode must have the right checksum, which covers the UUID and the number of the inode.
+// TestOwnExt4Inode checks that hotmount recognises an inode of its own mkfs.ext4 by the UUID, even if the times in the
+// inode differ. The inode must have the right checksum, which covers the UUID and the number of the inode.
 func TestOwnExt4Inode(t *testing.T) {
 	const size = 1 << 30
 	like, later := madeExt4(t, size, ownUUID, when), madeExt4(t, size, ownUUID, "1795000099")

@@ -6,8 +6,9 @@ import (
 )
 
 // fileFormats are formats of files that may be written raw to a disk: disk images, and compressed or encrypted data.
-// wipefs and blkid do not name these formats. Each entry has the magic bytes of a format, and their byte offset in the
-// disk. With last: true, the offset counts from the start of the disk's last sector.
+// wipefs and blkid do not recognise the formats in fileFormats. Each entry contains the magic bytes of a format, and
+// their byte offset on the disk. If the field `last` is set, the offset is relative to the start of the disk's last
+// sector.
 var fileFormats = []struct {
 	format string
 	at     int
@@ -36,8 +37,8 @@ var fileFormats = []struct {
 	{format: "openssl", bytes: "Salted__"},                    // OpenSSL, apps/enc.c
 }
 
-// fileFormat returns the format of a file that begins with the bytes b. If the parameter last is set, the file ends
-// with the bytes b. fileFormat returns an empty string for an unknown format.
+// fileFormat returns the format of the file that begins with the bytes b. If the parameter `last` is set, fileFormat
+// returns the format of a file that ends with the bytes b. fileFormat returns an empty string for an unknown format.
 func fileFormat(b []byte, last bool) string {
 	for _, f := range fileFormats {
 		if f.last == last && len(b) >= f.at && bytes.HasPrefix(b[f.at:], []byte(f.bytes)) {
@@ -47,7 +48,7 @@ func fileFormat(b []byte, last bool) string {
 	return ""
 }
 
-// readFooter returns the format of a file that ends at the end of the disk, or empty for an unknown format.
+// readFooter returns the format of a file that ends at the end of the disk, or an empty string for an unknown format.
 func readFooter(r io.ReaderAt, size uint64) (string, error) {
 	buf, err := alignedBuffer(align)
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 
 // The map named stamps gives, for the magic number of each XFS structure, the byte offset of the filesystem's UUID in
 // the structure. XFS version 5 puts the UUID into each structure, to show to which filesystem a structure belongs
-// (Linux, fs/xfs/libxfs/xfs_format.h). The field whole is set for the structures that fill a whole block.
+// (Linux, fs/xfs/libxfs/xfs_format.h). The field `whole` is set for the structures that fill a whole block.
 var stamps = map[uint32]struct {
 	offset int
 	whole  bool
@@ -45,11 +45,11 @@ const (
 )
 
 // owner recognises the bytes of one unfinished XFS of our own. A killed mkfs.xfs leaves only zeros and structures with
-// the filesystem's UUID, however often mkfs.xfs ran.
+// the filesystem's UUID, even if mkfs.xfs ran several times.
 type owner struct {
 	uuid []byte
-	// o.at is the byte offset at which the previous read ended. Only a read that begins at this offset can continue a
-	// structure.
+	// o.at is the byte offset at which the previous read ended. Only a read that begins at the offset o.at can continue
+	// a structure.
 	at uint64
 	// o.record is the number of bytes of the current log record that are not read yet. o.list is the highest possible
 	// number of bytes of the current free list that are not read yet. o.words is set if the unmount entry of the log
@@ -92,8 +92,8 @@ func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	return -1, own
 }
 
-// inBlock returns the number of bytes at the start of the block that are zero or written by the filesystem's mkfs. This
-// number is the length of the block, or the offset of the first foreign sector in the block.
+// inBlock returns the number of bytes at the start of the block that are zero or written by the filesystem's mkfs. The
+// result is the length of the block, or the offset of the first foreign sector in the block.
 func (o *owner) inBlock(b []byte) int {
 	for at := 0; at < len(b); at += sector {
 		s := b[at:min(at+sector, len(b))]
@@ -134,10 +134,10 @@ func (o *owner) stamped(s []byte) bool {
 	return true
 }
 
-// continues() reports whether the sector belongs to a log record or a free list that began in an earlier sector.
-// mkfs.xfs writes a log record with one unmount entry, in one sector. All other sectors after the header have only a
-// cycle number, in the first four bytes (xfsprogs, libxfs/rdwr.c, libxfs_log_header). In the unused entries of an XFS
-// free list, every bit is one.
+// continues() reports whether the sector belongs to a log record or a free list that began in an earlier sector. The
+// log record that mkfs.xfs writes contains one unmount entry, in one sector. All other sectors after the header contain
+// only a cycle number, in the first four bytes (xfsprogs, libxfs/rdwr.c, libxfs_log_header). In the unused entries of
+// an XFS free list, every bit is one.
 func (o *owner) continues(s []byte) bool {
 	if o.record > 0 {
 		o.record -= sector

@@ -33,8 +33,8 @@ func made(t *testing.T, size int64, args ...string) *os.File {
 	return f
 }
 
-// TestOwnIsAllThatMkfsWrites runs mkfs.xfs with several sets of options. Every byte that mkfs.xfs writes must count as
-// a byte of the filesystem with that UUID. A scan for another UUID must report the first byte of the superblock as
+// TestOwnIsAllThatMkfsWrites runs mkfs.xfs with several sets of options. A scan for the UUID of the filesystem must
+// accept every byte that mkfs.xfs writes. A scan for another UUID must report the first byte of the superblock as
 // foreign.
 func TestOwnIsAllThatMkfsWrites(t *testing.T) {
 	for _, options := range []string{"", "-d su=256k,sw=2", "-s size=4096", "-m rmapbt=1,reflink=0"} {
@@ -117,8 +117,8 @@ func TestIsWholeXFS(t *testing.T) {
 		if err := IsWholeXFS(f, madeUUID); err == nil || !strings.Contains(err.Error(), "holds the XFS filesystem "+ownUUID) {
 			t.Errorf("another UUID: %v", err)
 		}
-		// IsWholeXFS must notice one lost header of a group, because mkfs.xfs writes each of the four headers
-		// separately.
+		// IsWholeXFS must return an error if only one header of a group is lost, because mkfs.xfs writes each of the
+		// four headers separately.
 		sector := int64(512)
 		if strings.HasSuffix(options, "4096") {
 			sector = 4096
@@ -152,7 +152,7 @@ func TestIsWholeXFS(t *testing.T) {
 			t.Errorf("a free list in use counts as half made: %+v, error %v", got, err)
 		}
 		put(t, f, last+3, 0xff)
-		// IsWholeXFS must accept old data behind the headers of a group, because mkfs.xfs writes nothing there.
+		// IsWholeXFS must accept old data after the headers of a group, because mkfs.xfs writes nothing there.
 		for at := range int64(4) {
 			if _, err := f.WriteAt([]byte("old"), at*80*mib+4*sector); err != nil {
 				t.Fatal(err)
@@ -195,7 +195,7 @@ func put(t *testing.T, w io.WriterAt, at int64, c byte) {
 	}
 }
 
-// FuzzOwner checks that the method foreign returns an index inside its input, and never the index of a zero byte. If
+// FuzzOwner checks that the method `foreign` returns an index inside its input, and never the index of a zero byte. If
 // the input does not contain the owner's UUID, each byte other than zero must be foreign.
 func FuzzOwner(f *testing.F) {
 	f.Add([]byte("XFSB"), uint64(0))

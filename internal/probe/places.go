@@ -2,11 +2,11 @@ package probe
 
 import "slices"
 
-// secondary has, for each format, the places of second superblocks, labels and backups outside the first and the last
+// secondary lists, for each format, the places of second superblocks, labels and backups outside the first and the last
 // 16 MiB of the disk.
 //
-// Every sampled scan reads the first and the last 16 MiB. These windows cover the superblocks, labels and tables of the
-// following formats.
+// Every sampled scan reads the first and the last 16 MiB. The first and the last 16 MiB contain the superblocks, labels
+// and tables of the following formats.
 //   - GPT (backup in the last sector) and other partition tables.
 //   - md: metadata 0.90 is in the last 128 KiB, 1.0 in the last 12 KiB, and 1.1 and 1.2 in the first 8 KiB.
 //   - DDF, IMSM, LVM2, LUKS (LUKS2 has a second header at up to 4 MiB), ZFS (two labels of 256 KiB at each end).
@@ -16,8 +16,8 @@ import "slices"
 var secondary = []struct {
 	format string
 	source string
-	// The field named at is a function. The function returns the byte offsets for a disk of that size in bytes. The
-	// caller drops offsets beyond the end of the disk.
+	// The field named at is a function that returns the byte offsets of the places. The argument `size` is the size of
+	// the disk in bytes. The caller drops offsets beyond the end of the disk.
 	at func(size uint64) []uint64
 }{
 	{"xfs", "xfsprogs, libxfs/topology.c, calc_default_ag_geometry: the start of every allocation group", xfsGroups},
@@ -47,8 +47,9 @@ func places(size uint64) []uint64 {
 
 // xfsGroups returns the byte offsets of the allocation groups that mkfs.xfs would make with its default block size. On
 // a plain disk below 4 TiB, mkfs.xfs makes 4 allocation groups. On a disk that reports a stripe, mkfs.xfs makes 8 to 32
-// allocation groups, depending on the size of the disk. On a disk of 4 TiB or more, each allocation group has just
-// under 1 TiB. xfsGroups returns at most 1024 allocation groups for each layout, which is enough for a disk of 1 PiB.
+// allocation groups, depending on the size of the disk. On a disk of 4 TiB or more, the size of each allocation group
+// is just under 1 TiB. xfsGroups returns at most 1024 allocation groups for each layout, which is enough for a disk of
+// 1 PiB.
 //
 // On a striped disk, the size of an allocation group is a multiple of the stripe unit. If all allocation groups would
 // begin on the same member disk, mkfs.xfs makes each group one stripe unit smaller (xfsprogs, mkfs/xfs_mkfs.c,
@@ -57,8 +58,8 @@ func places(size uint64) []uint64 {
 // On solid-state disks, mkfs.xfs 6.8 and later make one allocation group for each CPU. mkfs.xfs makes fewer allocation
 // groups than CPUs if a group would otherwise be smaller than 4 GiB. mkfs.xfs makes two or more allocation groups for
 // each CPU if a group would otherwise be larger than 1 TiB (calc_concurrency_ag_geometry). xfsGroups covers the CPU
-// counts of real machines, up to 512. Above 32 CPUs, xfsGroups covers only every fourth CPU count. This step doubles
-// above 64, above 128 and above 256 CPUs. A scan for all CPU counts up to 512 would need 130,000 places.
+// counts of real machines, up to 512. Above 32 CPUs, xfsGroups covers only every fourth CPU count. The step between CPU
+// counts doubles above 64, above 128 and above 256 CPUs. A scan for all CPU counts up to 512 would need 130,000 places.
 func xfsGroups(size uint64) []uint64 {
 	const (
 		block     = 4096

@@ -23,7 +23,7 @@ import (
 // Plan determines how much of a disk is read to prove that the disk is blank.
 type Plan string
 
-// The configuration of a class can name Auto, Full, Sampled or Unsigned. Only ShortLook uses the fifth plan (ends).
+// A class can specify the plan Auto, Full, Sampled or Unsigned. Only ShortLook uses the fifth plan (ends).
 const (
 	// Auto is the plan Full for a disk of up to FullLimit bytes, and the plan Sampled for a larger disk.
 	Auto Plan = "auto"
@@ -39,7 +39,7 @@ const (
 	ends Plan = "ends"
 )
 
-// All values are sizes in bytes, except the numbers buffers and minSamples (packaging/doc/adr/0002).
+// All constants are sizes in bytes, except the numbers buffers and minSamples (packaging/doc/adr/0002).
 const (
 	// FullLimit is the size of the largest disk of which Auto reads every byte.
 	FullLimit = 64 << 30
@@ -54,8 +54,8 @@ const (
 	unsigned = 4 << 10
 
 	// chunk is the size of one read of the plan Full. A smaller chunk needs more calls, and a larger chunk needs more
-	// memory. In test/bench, hotmount used 32 MiB while eight disks were formatted. chunk and every offset are multiples
-	// of align, because O_DIRECT reads whole sectors, of up to align bytes.
+	// memory. In test/bench, hotmount used 32 MiB of memory while eight disks were formatted. chunk and every offset
+	// are multiples of align, because O_DIRECT reads whole sectors, of up to align bytes.
 	//
 	// shortChunk is the size of one read of every plan except Full. shortChunk is small, because any number of
 	// processes may read with shortChunk at once (package store).
@@ -70,7 +70,7 @@ const (
 	hugePage = 2 << 20
 )
 
-// ShortLook returns the plan for the short look right before a format. p is the plan of the proof before that look.
+// ShortLook returns the plan for the short look right before a format. The receiver p is the plan of the proof.
 func (p Plan) ShortLook() Plan {
 	if p == Unsigned {
 		return Unsigned
@@ -86,7 +86,7 @@ func (p Plan) chunk() int {
 	return shortChunk
 }
 
-// forSize returns the plan for a disk of that size in bytes: Auto becomes Full or Sampled, and other plans stay.
+// forSize returns the plan for a disk of the given size in bytes. forSize replaces only Auto, by Full or Sampled.
 func (p Plan) forSize(size uint64) Plan {
 	switch {
 	case p != Auto:
@@ -105,12 +105,12 @@ type Finding struct {
 	// Read is the number of bytes read, without the read that found the byte at Offset. Places is the number of separate
 	// stretches of the disk that the scan read. Own is the size in bytes of all blocks that belong to Source.Own.
 	Read, Places, Own uint64
-	// Bytes has up to 16 bytes of the disk, from Offset on. The byte at Offset is the first byte that is neither zero
-	// nor part of Source.Own. Bytes is empty if every examined byte is zero or part of Source.Own.
+	// Bytes contains up to 16 bytes of the disk, from Offset on. The byte at Offset is the first byte that is neither
+	// zero nor part of Source.Own. Bytes is empty if every examined byte is zero or part of Source.Own.
 	Bytes  []byte
 	Offset uint64
 	// File is the format of the file whose bytes fill the disk, such as qcow2, or empty if no format was recognised.
-	// Look sets File.
+	// Only the function Look sets the field File.
 	File string
 }
 
@@ -168,12 +168,11 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	return f, nil
 }
 
-// amount has the number of bytes for which take() returned true, and the number of separate places that were read.
+// amount contains the number of bytes for which take() returned true, and the number of separate places that were read.
 type amount struct{ bytes, places uint64 }
 
-// read reads the disk according to the plan. The method passes the data to take(), in the order of the offsets, until
-// take() returns false. The method waits until all disk reads have ended, because it then frees the memory of these
-// reads.
+// read reads the disk according to the plan. The method `read` passes the data to take(), in the order of the offsets,
+// until take() returns false. The method `read` frees the memory of its disk reads only after all disk reads have ended.
 func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset uint64) bool) (amount, error) {
 	var a amount
 	extents, err := plan.extents(s.Size)
@@ -217,7 +216,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 		})
 	}
 	readers.Wait()
-	// A result stays valid even if ctx ends during the wait for the goroutines.
+	// A result stays valid even if ctx ends while the method `read` waits for the goroutines.
 	switch {
 	case err != nil || enough:
 	case ctx.Err() != nil:
@@ -253,11 +252,11 @@ func pieces(extents iter.Seq[extent], size uint64) iter.Seq[piece] {
 type turns struct {
 	mu   sync.Mutex
 	next func() (piece, bool)
-	// t.given is the number of pieces that goroutines have begun to read. t.handed is the number of pieces whose data
-	// was passed on.
+	// t.given is the number of pieces that goroutines have begun to read. t.handed is the number of pieces that were
+	// passed to hand().
 	given, handed int
 	// t.over is set when no goroutine may begin another piece. The condition variable t.changed is signalled when
-	// t.over is set, and when t.handed has a new value.
+	// t.over is set, and when t.handed changes.
 	over    bool
 	changed sync.Cond
 }
@@ -318,7 +317,7 @@ func Digest(ctx context.Context, s Source, plan Plan) ([sha256.Size]byte, error)
 	return sum, err
 }
 
-// throttle waits until the average rate since the start of the scan is at most Rate.
+// throttle waits until the average rate since the start of the scan is at most s.Rate.
 func (s *Source) throttle(ctx context.Context, begun time.Time, read uint64) error {
 	if s.Rate == 0 {
 		return nil
@@ -352,7 +351,7 @@ func readFull(r io.ReaderAt, b []byte, offset uint64) error {
 
 // nonZero returns the index of the first byte of b that is not zero, or -1. nonZero compares 64-bit words, because the
 // vector instructions of bytes.Equal are several times slower under QEMU's emulation. The race detector would make
-// nonZero hundreds of times slower, and is not needed, because only the caller uses the bytes.
+// nonZero hundreds of times slower. nonZero does not need the race detector, because only the caller uses the bytes.
 //
 //go:norace
 func nonZero(b []byte) int {
@@ -412,8 +411,9 @@ func extentsOf(list ...extent) iter.Seq[extent] {
 	}
 }
 
-// The function named samples returns all extents of the plan Sampled: both windows, the samples and the places of
-// second superblocks. The function never holds the whole list, which has 16 million entries for a disk of 1 PiB.
+// The function named samples returns all extents of the plan Sampled: the samples, the two windows at the ends, and the
+// places of second superblocks. For a disk of 1 PiB, the list has 16 million entries, so the function never keeps the
+// whole list in memory.
 func samples(size uint64) iter.Seq[extent] {
 	count := max(minSamples, (size+sampleStride-1)/sampleStride)
 	stride := max(sample, size/count/sample*sample)

@@ -26,16 +26,16 @@ const (
 	tib = 1 << 40
 )
 
-// sparse is a simulated disk of zeros, except for the single bytes in the map.
+// The type `sparse` simulates a disk on which every byte is zero, except the bytes in the map.
 type sparse struct {
 	size  uint64
 	bytes map[uint64]byte
-	// fail maps a byte offset to the error of a read at this offset.
+	// The field `fail` maps a byte offset to the error of a read at this offset.
 	fail map[uint64]error
-	// The field after has a function that the disk calls at the end of each read.
+	// The field `after` is a function that the disk calls at the end of each read.
 	after func()
 	read  uint64
-	// The field most is the length of the longest read in bytes.
+	// The field `most` is the length of the longest read in bytes.
 	most int
 	bad  []string
 	// A scan makes two reads at once, so mu guards the other fields.
@@ -249,7 +249,7 @@ func TestScanEndsWithItsContext(t *testing.T) {
 		}
 	}
 	f, err := Scan(ctx, Source{Reader: d, Size: d.size}, Full)
-	// The scan may have read one chunk more, because its second goroutine may have begun a read.
+	// The scan may have read one additional chunk, because its second goroutine may have begun a read.
 	if !errors.Is(err, why) || f.Zero() || d.read < 4*chunk || d.read > 5*chunk {
 		t.Errorf("%+v after %d bytes, error %v", f, d.read, err)
 	}
@@ -315,7 +315,8 @@ func TestScanWhoseContextEndsDuringARead(t *testing.T) {
 	}
 }
 
-// TestScanProgress checks that progress reaches the end of the disk, counts the bytes read, and never goes back.
+// TestScanProgress checks that the reported progress reaches the end of the disk, counts the bytes read, and never goes
+// back.
 func TestScanProgress(t *testing.T) {
 	for _, size := range []uint64{300*mib + 512, 100 * gib} {
 		var last Progress
@@ -339,7 +340,7 @@ func TestScanRate(t *testing.T) {
 		if took := time.Since(begun); err != nil || !f.Zero() || took != 30*time.Second {
 			t.Errorf("300 MiB at 10 MiB a second: took %s, error %v", took, err)
 		}
-		// A scan that waits because of its Rate must end when its context ends.
+		// A scan that waits because of the field Rate must end when its context ends.
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		begun = time.Now()
@@ -349,7 +350,7 @@ func TestScanRate(t *testing.T) {
 	})
 }
 
-// TestScanMemory checks that a full scan has two buffers in one huge page, and that two scans need at most 16 MiB.
+// TestScanMemory checks that a full scan uses two buffers in one huge page, and that two scans need at most 16 MiB.
 func TestScanMemory(t *testing.T) {
 	into := map[*byte]int{}
 	d := &sparse{size: 100 * gib}
@@ -455,8 +456,8 @@ func TestExtents(t *testing.T) {
 }
 
 // TestXFSGroups compares the allocation groups with the output of mkfs.xfs 6.1.0 -N, without and with "-d su=64k,sw=4".
-// In the cases with CPUs, TestXFSGroups compares the groups with the output of mkfs.xfs 6.13.0 with "-d
-// concurrency=CPUS". The field agsize is the size of an allocation group in blocks of 4 KiB.
+// In each case that names a number of CPUs, the expected allocation groups are from mkfs.xfs 6.13.0 -d
+// concurrency=CPUS. The field `agsize` is the size of an allocation group in blocks of 4 KiB.
 func TestXFSGroups(t *testing.T) {
 	for _, tc := range []struct {
 		size, agsize, agcount uint64
@@ -558,8 +559,8 @@ func BenchmarkNonZero(b *testing.B) {
 	}
 }
 
-// BenchmarkScan and BenchmarkPlainRead read the same 256 MiB from memory. The difference of the two benchmarks is the
-// cost of the check for zeros.
+// BenchmarkScan and BenchmarkPlainRead read the same 256 MiB from memory. The difference between the two benchmarks is
+// the cost of the check for zeros.
 func BenchmarkScan(b *testing.B)      { benchmark(b, true) }
 func BenchmarkPlainRead(b *testing.B) { benchmark(b, false) }
 

@@ -41,14 +41,14 @@ type Signature struct {
 	Offset uint64
 }
 
-// Signatures returns what wipefs(8) and blkid(8) recognise on the disk with that device node. wipefs and blkid do not
-// write to the disk. Even if the result of blkid is ambivalent, wipefs lists all signatures. blkid also names content
-// without a magic number, which wipefs does not list. If Signatures returns an error, the content of the disk is
-// unknown.
+// Signatures returns what wipefs(8) and blkid(8) recognise on the disk with the given device node. wipefs and blkid do
+// not write to the disk. Even if the result of blkid is ambivalent, wipefs lists all signatures. blkid also names
+// content without a magic number, which wipefs does not list. If Signatures returns an error, the content of the disk
+// is unknown.
 func Signatures(ctx context.Context, r run.Runner, node string) ([]Signature, error) {
 	var w, b []Signature
 	var errW, errB error
-	// wipefs and blkid run at the same time, because each takes longer to start than to read.
+	// wipefs and blkid run at the same time, because each tool takes longer to start than to read the disk.
 	var both sync.WaitGroup
 	both.Go(func() { w, errW = askWipefs(ctx, r, node) })
 	both.Go(func() { b, errB = askBlkid(ctx, r, node) })
@@ -145,7 +145,7 @@ func word(s *string) string {
 }
 
 // parseBlkid parses the output of `blkid -p -o udev`, which has one KEY=value in each line. Values of keys that end in
-// _ENC have \x escapes. Any output of blkid means content, so output without a type becomes a signature of the type
+// _ENC contain \x escapes. Any output of blkid means content, so output without a type becomes a signature of the type
 // "unknown".
 func parseBlkid(out []byte) ([]Signature, error) {
 	if len(out) == 0 {

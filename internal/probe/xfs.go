@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// XFSSuper has the fields of an XFS superblock that hotmount needs.
+// XFSSuper contains the fields of an XFS superblock that hotmount needs.
 type XFSSuper struct {
 	// UUID has the 8-4-4-4-12 form, in lower case.
 	UUID string
@@ -18,8 +18,8 @@ type XFSSuper struct {
 	InProgress bool
 	// Size is the size of the filesystem in bytes. Block is the block size of the filesystem in bytes.
 	Size, Block uint64
-	// Group is the size of an allocation group in bytes, and Groups is the number of groups. Sector is the sector size
-	// of the filesystem in bytes.
+	// Group is the size of an allocation group in bytes, and Groups is the number of allocation groups. Sector is the
+	// sector size of the filesystem in bytes.
 	Group  uint64
 	Groups uint32
 	Sector uint32
@@ -40,7 +40,7 @@ func ReadXFS(r io.ReaderAt) (XFSSuper, error) {
 	return readHead(r, parseXFS)
 }
 
-// readHead passes the first 4096 bytes of the disk to the function parse, which must not keep the slice.
+// readHead passes the first 4096 bytes of the disk to the function `parse`, which must not keep the slice.
 func readHead[T any](r io.ReaderAt, parse func([]byte) (T, error)) (super T, err error) {
 	buf, err := alignedBuffer(align)
 	if err != nil {
@@ -53,9 +53,9 @@ func readHead[T any](r io.ReaderAt, parse func([]byte) (T, error)) (super T, err
 	return parse(buf)
 }
 
-// IsWholeXFS returns nil if the disk holds the finished XFS with that UUID, even if the XFS has already been used. The
-// superblock and the headers of all allocation groups must have that UUID. If two machines made filesystems on one disk
-// at the same time, the headers of some allocation groups have another UUID.
+// IsWholeXFS returns nil if the disk holds the finished XFS with the given UUID, even if the XFS has already been used.
+// The superblock and the headers of all allocation groups must contain the given UUID. If two machines made filesystems
+// on one disk at the same time, the headers of some allocation groups have another UUID.
 func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	super, err := ReadXFS(r)
 	switch {
@@ -67,7 +67,7 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 		return errors.New("mkfs.xfs is still running on the disk, or was stopped before it finished")
 	}
 	// In each allocation group, the superblock, AGF, AGI and AGFL have one sector each. mkfs.xfs writes each of the
-	// four sectors separately, so any of the writes may be lost.
+	// four sectors separately, so a power cut may lose any of the four sectors.
 	buf, err := alignedBuffer(max(4*int(super.Sector), align))
 	if err != nil {
 		return err
@@ -78,8 +78,8 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 		if err := readFull(r, buf, at); err != nil {
 			return err
 		}
-		// mkfs.xfs does not write the rest of the AGFL's block, so old data may remain there. An AGFL in use can have
-		// block numbers anywhere in its sector.
+		// mkfs.xfs does not write the rest of the AGFL's block, so old data may remain there. An AGFL in use can
+		// contain block numbers anywhere in its sector.
 		bad, _ := newOwner(uuid).foreign(buf[:3*super.Sector+sector], at)
 		for n := 0; n < 4 && bad < 0; n++ {
 			if header := n * int(super.Sector); nonZero(buf[header:][:super.Sector]) < 0 {

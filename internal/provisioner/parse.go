@@ -13,7 +13,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// object contains the fields that the function parse reads from a Kubernetes object.
+// object contains the fields that the function `parse` reads from a Kubernetes object.
 type object struct {
 	Kind  string            `yaml:"kind"`
 	Data  map[string]string `yaml:"data"`

@@ -1,5 +1,5 @@
-// Package provisioner handles the configuration of sig-storage-local-static-provisioner. The package makes the helm
-// values that fit hotmount's configuration. The package also checks whether a values file or a ConfigMap fits
+// Package provisioner makes and checks the configuration of sig-storage-local-static-provisioner. The package makes the
+// Helm values that fit hotmount's configuration. The package also checks whether a values file or a ConfigMap fits
 // hotmount's configuration.
 package provisioner
 
@@ -16,8 +16,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Patterns of the names in class directories, in the form that the provisioner matches (Go's filepath.Match). The
-// provisioner ignores entries whose names do not match the patterns.
+// The patterns match the names in class directories. The provisioner interprets the patterns as Go's filepath.Match
+// does. The provisioner ignores entries whose names do not match the patterns.
 const (
 	// MountPattern matches filesystem UUIDs.
 	MountPattern = "????????-????-????-????-????????????"
@@ -32,12 +32,12 @@ const (
 )
 
 // blockCleaner makes the provisioner overwrite a released block volume once with zeros. With the provisioner's default,
-// quick_reset.sh, the next user of the volume can read the data of the last user.
+// quick_reset.sh, the next user of the volume can read the data of the previous user.
 var blockCleaner = []string{"/scripts/dd_zero.sh", "1"}
 
-// The type named values has the keys of the chart's values file that concern hotmount (helm/provisioner/values.yaml of
-// the provisioner's source, version 2.9). If the file is a ConfigMap, the values are derived from it
-// (ProvisionerConfiguration in pkg/common/common.go).
+// The type named values contains the keys of the chart's values file that concern hotmount
+// (helm/provisioner/values.yaml of the provisioner's source, version 2.9). If the file is a ConfigMap, the values are
+// derived from it (ProvisionerConfiguration in pkg/common/common.go).
 type values struct {
 	UseNodeNameOnly bool    `yaml:"useNodeNameOnly"`
 	SetPVOwnerRef   bool    `yaml:"setPVOwnerRef"`
@@ -110,7 +110,7 @@ nodeCleanupController:
 # mountOptions stay empty, because the disk is already mounted.
 `
 
-// Values returns the helm values that fit the settings, as YAML.
+// Values returns, as YAML, the Helm values that fit the settings.
 func Values(s *disk.Settings) ([]byte, error) {
 	var list struct {
 		Classes []class `yaml:"classes"`
@@ -233,5 +233,5 @@ func (k *checker) checkProvisionerClass(i int) {
 	}
 }
 
-// nested reports whether the directories are the same, or one lies in the other.
+// nested reports whether the two directories are the same, or one directory contains the other.
 func nested(a, b string) bool { return disk.IsBelow(a, b) || disk.IsBelow(b, a) }

@@ -167,7 +167,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// asConfigMap is the ConfigMap that helm makes from the values file in the constant fitting.
+// asConfigMap is the ConfigMap that helm makes from the values file in the constant `fitting`.
 const asConfigMap = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: local-provisioner-config}

@@ -16,15 +16,16 @@ import (
 type Board struct {
 	mu    sync.Mutex
 	lines map[string]disk.Line
-	// former are the lines of an earlier daemon in this boot, by the name of the disk.
+	// The map former contains the lines that an earlier daemon published in this boot, by the name of the disk.
 	former  map[string]disk.Line
 	changed chan struct{}
-	// unselected has the names and disk sequence numbers of disks that were logged because no class selects them.
+	// The map unselected contains the names and disk sequence numbers of disks that were logged because no class
+	// selects them.
 	unselected map[string]uint64
 }
 
-// NewBoard returns an empty board. The parameter former has the lines that an earlier daemon published in this boot. A
-// decision that an earlier daemon already made keeps the date of the former line.
+// NewBoard returns an empty board. The parameter `former` contains the lines that an earlier daemon published in this
+// boot. A decision that an earlier daemon already made keeps the date of the former line.
 func NewBoard(former []disk.Line) *Board {
 	b := &Board{lines: map[string]disk.Line{}, former: map[string]disk.Line{}, changed: make(chan struct{}, 1), unselected: map[string]uint64{}}
 	for _, l := range former {
@@ -33,7 +34,7 @@ func NewBoard(former []disk.Line) *Board {
 	return b
 }
 
-// Changed returns a channel that has a value when the lines may have changed since the last value was read.
+// Changed returns a channel. The channel contains a value if the lines may have changed since the last value was read.
 func (b *Board) Changed() <-chan struct{} { return b.changed }
 
 // Lines returns a copy of all lines, in the order of the disks' names.
@@ -55,7 +56,7 @@ func (b *Board) Knows(name string, seq uint64) bool {
 	return ok && l.Seq == seq
 }
 
-// Report records an event that concerns a disk.
+// Report updates the board for an event that concerns a disk.
 func (b *Board) Report(e disk.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +125,7 @@ func (b *Board) wasMentioned(f *disk.Facts) bool {
 	return last == f.Seq || former.Seq == f.Seq && former.Decision.Reason == disk.ReasonUnselected
 }
 
-// put stores the line of a decision on the board, and keeps the date of an unchanged decision.
+// The method `put` stores the line of a decision on the board, and keeps the date of an unchanged decision.
 func (b *Board) put(l disk.Line) {
 	l.Since = time.Now().UTC()
 	for _, before := range []disk.Line{b.former[l.Disk], b.lines[l.Disk]} {
@@ -136,8 +137,8 @@ func (b *Board) put(l disk.Line) {
 	b.lines[l.Disk] = l
 }
 
-// failed adds a failure, and the time of the next try, to the line of the disk. If the attachment has no line on the
-// board, the failure is ignored: for example, a failed cleanup after a disk was removed.
+// The method `failed` adds a failure, and the time of the next try, to the line of the disk. If the attachment has no
+// line on the board, the failure is ignored: for example, a failed cleanup after a disk was removed.
 func (b *Board) failed(e disk.Event) {
 	f, again := e.Facts, e.Tries
 	l, ok := b.lines[f.Name]

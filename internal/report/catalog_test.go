@@ -49,7 +49,7 @@ func TestCatalog(t *testing.T) {
 		if strings.Contains(entries[kind], "has written nothing") {
 			t.Errorf("%s claims that nothing was written", word)
 		}
-		// The catalog must use only fields that all entries of a kind have, because journalctl prints the names of
+		// The catalog must use only fields that all entries of a kind contain, because journalctl prints the names of
 		// missing fields.
 		for _, field := range regexp.MustCompile(`@([A-Z_]+)@`).FindAllStringSubmatch(entries[kind], -1) {
 			if kind == KindRescan || kind == KindNotice || kind == KindProblem || !strings.HasPrefix(field[1], "HOTMOUNT_") {

@@ -4,7 +4,7 @@ package report
 // if the value is not printable (systemd.io/JOURNAL_EXPORT_FORMATS).
 type Entry map[string]any
 
-// Text returns the value of the field as text. Text returns "" if the entry does not have the field.
+// Text returns the value of the field as text. Text returns "" if the entry does not contain the field.
 func (e Entry) Text(field string) string {
 	switch v := e[field].(type) {
 	case string:

@@ -16,11 +16,11 @@ import (
 // journalSocket is the socket on which journald receives entries.
 const journalSocket = "/run/systemd/journal/socket"
 
-// journalPatience is how long the method send waits for journald to read earlier entries. If journald is stopped or
+// journalPatience is how long the method `send` waits for journald to read earlier entries. If journald is stopped or
 // hangs, only the first call of send waits. Until journald reads again, each further call of send fails at once.
 const journalPatience = 2 * time.Second
 
-// send sends an entry to journald (systemd.io/JOURNAL_NATIVE_PROTOCOL). The method send does not use journal.Send of
+// send sends an entry to journald (systemd.io/JOURNAL_NATIVE_PROTOCOL). The method `send` does not use journal.Send of
 // go-systemd, because journal.Send waits for journald without a limit. The socket of journal.Send is not connected, and
 // the kernel does not wake an unconnected sender when there is room again.
 func (l *Log) send(fields map[string]string) error {
@@ -33,9 +33,9 @@ func (l *Log) send(fields map[string]string) error {
 		err = l.sendData(data.Bytes(), false)
 	}
 	if err != nil {
-		// A new connection helps in two cases. If journald has not read the earlier entries, they may fill the send
-		// buffer of the old connection (SO_SNDBUF). This buffer is full long before the queue of journald is full.
-		// journald may also have a new socket since the last entry.
+		// A new connection helps in two cases. In the first case, entries that journald has not read fill the send
+		// buffer of the old connection (SO_SNDBUF). This buffer is full long before the queue of journald is full. In
+		// the second case, journald has opened a new socket since the last entry.
 		if err = l.connect(); err == nil {
 			err = l.sendData(data.Bytes(), !l.stuck)
 		}
@@ -44,7 +44,7 @@ func (l *Log) send(fields map[string]string) error {
 	return err
 }
 
-// connect connects to journald. The method connect closes an existing connection first.
+// connect connects to journald. The method `connect` closes an existing connection first.
 func (l *Log) connect() error {
 	if l.journald != nil {
 		_ = l.journald.Close() // the connection contains no unsent data
@@ -57,7 +57,7 @@ func (l *Log) connect() error {
 	return err
 }
 
-// sendData sends an entry. If the parameter wait is true, sendData waits until the socket has room.
+// sendData sends an entry. If the parameter `wait` is true, sendData waits until the socket has room.
 func (l *Log) sendData(data []byte, wait bool) error {
 	err := l.give(data, nil, wait)
 	if errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ENOBUFS) {
@@ -72,7 +72,7 @@ func (l *Log) sendData(data []byte, wait bool) error {
 	return err
 }
 
-// give sends one message. If the parameter wait is true, give waits until the socket has room.
+// The method `give` sends one message. If the parameter `wait` is true, the method `give` waits until the socket has room.
 func (l *Log) give(data, rights []byte, wait bool) error {
 	raw, err := l.journald.SyscallConn()
 	if err != nil {

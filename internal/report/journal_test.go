@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deaf returns a socket with a full queue. The test uses the returned socket in place of journald's socket.
+// The function `deaf` returns a socket with a full queue. The test uses the returned socket in place of journald's
+// socket.
 func deaf(t *testing.T) (c *net.UnixConn, full int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
@@ -29,7 +30,7 @@ func deaf(t *testing.T) (c *net.UnixConn, full int) {
 	return c, full
 }
 
-// read returns n messages from the socket, each as one string.
+// The function `read` returns n messages from the socket, each as one string.
 func read(t *testing.T, c *net.UnixConn, n int) (all []string) {
 	t.Helper()
 	for range n {
@@ -63,7 +64,7 @@ func journalStderr(t *testing.T, f func()) *os.File {
 	return theirs
 }
 
-// within fails the test unless f returns within the given time.
+// The function `within` fails the test if f does not return within the given time.
 func within(t *testing.T, most time.Duration, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -76,7 +77,7 @@ func within(t *testing.T, most time.Duration, f func()) {
 }
 
 // TestJournaldHangs checks that hotmount waits for journald only once. While journald hangs, messages go to standard
-// error until its buffer is full. Later messages are lost, but are counted and reported.
+// error until the buffer of standard error is full. Later messages are lost, but are counted and reported.
 func TestJournaldHangs(t *testing.T) {
 	c, full := deaf(t)
 	a := &Log{socket: c.LocalAddr().String()}
@@ -139,7 +140,8 @@ func TestJournaldIsSlow(t *testing.T) {
 	}
 }
 
-// TestJournaldComesAgain checks that hotmount keeps its connection to journald. A new journald gets a new connection.
+// TestJournaldComesAgain checks that hotmount keeps its connection to journald. If journald has a new socket, hotmount
+// makes a new connection.
 func TestJournaldComesAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	a := &Log{socket: path}
@@ -173,7 +175,7 @@ func TestJournaldHasRoom(t *testing.T) {
 	c, full := deaf(t)
 	read(t, c, full)
 	a := &Log{socket: c.LocalAddr().String()}
-	// The smallest buffer makes the connection full long before journald's queue is full.
+	// With the smallest send buffer, the connection is full long before journald's queue is full.
 	var err error
 	if err = a.connect(); err == nil {
 		err = a.journald.SetWriteBuffer(1)

@@ -14,7 +14,7 @@ import (
 var update = flag.Bool("update", false, "write what is generated from the table of rules")
 
 // TestReasons checks that the tables of reasons in the manual page and the journal's catalog match package policy. With
-// -update, TestReasons writes the tables.
+// the flag -update, TestReasons writes the tables.
 func TestReasons(t *testing.T) {
 	all := policy.Reasons()
 	for file, tables := range map[string]map[string]string{
@@ -45,8 +45,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// put replaces the table with the given name in a text. In the text, the table is between two comments that contain
-// the name of the table.
+// The function `put` replaces the table with the given name in a text. In the text, the table is between two comments
+// that contain the name of the table.
 func put(t *testing.T, file, text, name, table string) string {
 	t.Helper()
 	head, rest, begins := strings.Cut(text, "generated from internal/policy: "+name+"\n")
@@ -92,7 +92,7 @@ func manual(all []policy.Entry) string {
 	return b.String()
 }
 
-// lifted returns how the operator can lift the hold or refusal, as text of the manual page.
+// The function `lifted` returns how the operator can lift the hold or refusal, as text of the manual page.
 func lifted(e policy.Entry) string {
 	const accept, token = "To use the disk, run\n.BR \"hotmount accept\" .\n", "To overwrite the disk, run\n.B hotmount format\nwith its token.\n"
 	s := ""

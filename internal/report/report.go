@@ -60,14 +60,14 @@ func Kinds() map[Kind]string {
 type Log struct {
 	text io.Writer // nil if the log is the journal
 	json bool      // one JSON object per line instead of text
-	// socket is the socket that tests use in place of journalSocket, and is empty outside of tests.
+	// The field `socket` is the socket that tests use in place of journalSocket. Outside of tests, the field is empty.
 	socket string
 
 	mu sync.Mutex
-	// journald is the connection to journald, or nil before the first connection.
+	// The field `journald` is the connection to journald, or nil before the first connection.
 	journald *net.UnixConn
-	// stuck reports whether journald did not read the last entry in time. lostEntries is the number of lost entries
-	// that the log has not reported yet.
+	// The field `stuck` reports whether journald failed to read the last entry in time. lostEntries is the number of lost
+	// entries that the log has not reported yet.
 	stuck       bool
 	lostEntries int
 }
@@ -75,8 +75,8 @@ type Log struct {
 // Formats are the formats that NewAs accepts.
 var Formats = []string{"auto", "text", "json"}
 
-// New returns a log for this process. The log is the journal if standard error is connected to the journal
-// (JOURNAL_STREAM in systemd.exec(5)), otherwise text on standard error.
+// New returns a log for this process. If standard error is connected to the journal (JOURNAL_STREAM in
+// systemd.exec(5)), the log writes to the journal. Otherwise, the log writes text to standard error.
 func New() *Log {
 	if native, err := journal.StderrIsJournalStream(); err == nil && native && journal.Enabled() {
 		return &Log{}
@@ -84,9 +84,9 @@ func New() *Log {
 	return &Log{text: os.Stderr}
 }
 
-// NewAs returns a log of the given format. The format "auto" makes the same log as the function New. The formats
-// "text" and "json" write to standard error, even under the journal. NewAs returns an error if the format is not one
-// of Formats.
+// NewAs returns a log of the given format. For the format "auto", NewAs returns the same log as the function New. The
+// formats "text" and "json" write to standard error, even under the journal. NewAs returns an error if the format is
+// not one of Formats.
 func NewAs(format string) (*Log, error) {
 	switch format {
 	case "auto":
@@ -97,7 +97,7 @@ func NewAs(format string) (*Log, error) {
 	return nil, fmt.Errorf("cannot write the log in the format %q: use %s", disk.Visible(format), strings.Join(Formats, ", "))
 }
 
-// Event writes one event. The parameter f is the disk, or nil if the event concerns no disk. The parameter path is a
+// Event writes one event. The parameter `f` is the disk, or nil if the event concerns no disk. The parameter `path` is a
 // mount point, and the event belongs to the mount unit of this mount point. If path is empty, the event belongs to no
 // mount unit. The caller must escape foreign bytes in the message (disk.Visible).
 func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decision, path, message string) {
@@ -136,8 +136,8 @@ func (l *Log) Event(kind Kind, p journal.Priority, f *disk.Facts, d disk.Decisio
 	}
 }
 
-// write sends one entry to the journal, or writes the entry as a line of text or JSON to l.text. If the journal fails,
-// the line goes to standard error.
+// The method `write` sends one entry to the journal, or writes the entry as a line of text or JSON to l.text. If the
+// journal fails, the line goes to standard error.
 func (l *Log) write(fields map[string]string) error {
 	if l.text == nil {
 		if err := l.send(fields); err == nil {

@@ -32,7 +32,8 @@ const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 //go:linkname librarySocket github.com/coreos/go-systemd/v22/journal.journalSocket
 var librarySocket string
 
-// entry is what journald reads from one datagram. A journal field may occur several times in one entry.
+// An entry contains the fields that journald reads from one datagram. A journal field may occur several times in one
+// entry.
 type entry map[string][]string
 
 // inbox reads datagrams from a socket as soon as the datagrams arrive. The kernel's queue for datagrams is short
@@ -75,7 +76,7 @@ func newInbox(t *testing.T) inbox {
 	return listen(t, librarySocket)
 }
 
-// log returns a log that writes to this inbox.
+// The method `log` returns a log that writes to this inbox.
 func (i inbox) log() *Log { return &Log{socket: i.path} }
 
 func (i inbox) datagram(t *testing.T) []byte {
@@ -89,7 +90,7 @@ func (i inbox) datagram(t *testing.T) []byte {
 	}
 }
 
-// next reads the next entry, as journald does (systemd.io/JOURNAL_NATIVE_PROTOCOL).
+// The method next reads the next entry, as journald does (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 func (i inbox) next(t *testing.T) entry {
 	t.Helper()
 	e := entry{}
@@ -121,7 +122,7 @@ func (i inbox) next(t *testing.T) entry {
 	return e
 }
 
-// The method one returns a map with the single value of each field, and fails the test if a field occurs several times.
+// The method `one` returns a map with the single value of each field, and fails the test if a field occurs several times.
 func (e entry) one(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -227,7 +228,7 @@ func TestJournalFields(t *testing.T) {
 		id       Kind
 		unit     string
 		message  string
-		// The map disk has the journal fields about the disk, without the fields that every entry has.
+		// The map disk contains the journal fields about the disk, without the fields that every entry contains.
 		disk map[string]string
 	}{
 		{"mounted", func() { a.Report(mounted(facts("DATA-1"), d, path)) }, "5", KindMounted, mountUnit, name + ": mounted xfs " + uuid + " at " + path, of},
@@ -341,7 +342,7 @@ var hostile = []string{
 	"STATUS=x\nREADY=1", strings.Repeat("\n", 1000), strings.Repeat("x", 10000), `\n`, "=", " ",
 }
 
-// clean fails the test if the text contains bytes that must not reach a terminal.
+// The function `clean` fails the test if the text contains bytes that must not reach a terminal.
 func clean(t *testing.T, where, text string) {
 	t.Helper()
 	bad := func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }
@@ -408,8 +409,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// cut shortens the text of an error to 200 bytes. In hotmount, the parts of an error are shortened when the error is
-// made.
+// The function `cut` shortens the text of an error to 200 bytes. Other code of hotmount shortens the parts of an error
+// when it makes the error.
 func cut(s string) string { return s[:min(len(s), 200)] }
 
 func TestName(t *testing.T) {

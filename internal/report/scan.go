@@ -34,7 +34,7 @@ type Scan struct {
 // NewScan returns a Scan for a proof that begins now.
 func NewScan(log *Log, f *disk.Facts) *Scan {
 	return &Scan{Doing: "proving that the disk is blank", log: log, facts: f, notify: func(state string) {
-		// The error is ignored, because the journal has the report even if there is no service manager.
+		// The error is ignored, because the journal contains the report even if there is no service manager.
 		_, _ = daemon.SdNotify(false, state)
 	}}
 }

@@ -1,5 +1,5 @@
-// Package run starts child processes and waits for them. Each child gets an absolute path, a time limit, bounded output
-// and a given environment.
+// Package run starts child processes and waits for them. For each child, package run requires an absolute path and a
+// time limit, limits the output, and sets the environment.
 package run
 
 import (
@@ -59,9 +59,9 @@ type Runner interface {
 	Run(ctx context.Context, c Command) (Result, error)
 }
 
-// outputDelay bounds the time to read the output of a child that has ended. When a child has ended, its output is
-// complete, unless another process holds the output open. A bound of one second was too short on a slow machine that
-// reads several disks.
+// outputDelay is the longest time that Run reads the output of a child that has ended. When a child has ended, its
+// output is complete, unless another process holds the output open. A bound of one second was too short on a slow
+// machine that reads several disks.
 const outputDelay = 5 * time.Second
 
 // Exec is the Runner that starts real processes.

@@ -177,8 +177,8 @@ func mustEnd(t *testing.T, pid int) {
 	}
 }
 
-// runs reports whether the process runs. A killed process does not run, even if its parent has not reaped the process
-// yet (proc_pid_stat(5)).
+// The function `runs` reports whether the process is running. A killed process does not run, even if its parent has not
+// reaped the process yet (proc_pid_stat(5)).
 func runs(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

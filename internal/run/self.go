@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// selfTimeout bounds how long Self waits. A child on a dead filesystem hangs forever.
+// selfTimeout is the longest time that Self waits for a child. A child on a dead filesystem hangs forever.
 const selfTimeout = 5 * time.Second
 
 // Unanswered is the error for a child that did not end in time. PID is the child's process id. Self has sent SIGKILL to

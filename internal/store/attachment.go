@@ -24,12 +24,13 @@ const (
 	confirmedDir kind = "confirmed"
 )
 
-// record returns the path of the attachment's record of that kind. seq is the disk sequence number.
+// The method `record` returns the path of an attachment's record of kind k. The parameter `seq` is the disk sequence
+// number.
 func (s Store) record(k kind, seq uint64) string {
 	return filepath.Join(s.Runtime, string(k), strconv.FormatUint(seq, 10))
 }
 
-// keep writes a record of an attachment, and replaces any earlier record of the same kind.
+// The method `keep` writes a record about an attachment, and replaces an earlier record of the same kind.
 func (s Store) keep(k kind, seq uint64, v any) error {
 	path := s.record(k, seq)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -38,7 +39,7 @@ func (s Store) keep(k kind, seq uint64, v any) error {
 	return writeJSON(path, v, false)
 }
 
-// keepText writes a record as plain text. keepText replaces any earlier file.
+// keepText writes a record as plain text. keepText replaces an earlier file at the same path.
 func keepText(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -48,8 +49,8 @@ func keepText(path, text string) error {
 
 func (s Store) drop(k kind, seq uint64) error { return removeIfThere(s.record(k, seq)) }
 
-// readRecord returns a record of an attachment, or nil if there is none. An unreadable record counts as missing. A
-// missing record is safe: no hold is lifted, the proof runs again, and the filesystem is measured again.
+// readRecord returns a record of an attachment, or nil if there is none. An unreadable record is treated as missing. A
+// missing record does no harm: no hold is lifted, the proof runs again, and the filesystem is measured again.
 func readRecord[T any](s Store, k kind, seq uint64) *T {
 	var v T
 	if readJSON(s.record(k, seq), &v) != nil {
@@ -58,7 +59,7 @@ func readRecord[T any](s Store, k kind, seq uint64) *T {
 	return &v
 }
 
-// attachment returns what the runtime directory records about the attachment with that disk sequence number.
+// The method `attachment` returns the runtime records about the attachment with that disk sequence number.
 func (s Store) attachment(seq uint64) disk.Standing {
 	st := disk.Standing{Verdict: readRecord[disk.Verdict](s, verdictDir, seq), Fit: readRecord[disk.Fit](s, fitDir, seq), Used: readRecord[disk.Use](s, usedDir, seq)}
 	if all := readRecord[[]disk.Word](s, acceptedDir, seq); all != nil {
@@ -70,7 +71,8 @@ func (s Store) attachment(seq uint64) disk.Standing {
 	if st.Unmounted == remount {
 		st.Unmounted, st.Remount = "", true
 	}
-	// attachment ignores an error. An unreadable record counts as missing, so the disk then counts as not given out.
+	// The method `attachment` ignores an error of Link. If the record of the link is unreadable, the disk is treated as
+	// not given out.
 	st.Link, _ = s.Link(seq)
 	return st
 }
@@ -102,16 +104,16 @@ func (s Store) SaveHolders(uuid, words string) error {
 	return wrap(keepText(s.holdersFile(uuid), words), "cannot record who uses the filesystem %s", uuid)
 }
 
-// ForgetHolders removes the record of SaveHolders.
+// ForgetHolders removes the record that SaveHolders has written.
 func (s Store) ForgetHolders(uuid string) error { return removeIfThere(s.holdersFile(uuid)) }
 
-// Holders returns what SaveHolders last recorded in this boot, or "".
+// Holders returns the words that SaveHolders last recorded in this boot, or "" if there are none.
 func (s Store) Holders(uuid string) string {
 	words, _ := readFile(s.holdersFile(uuid))
 	return string(words)
 }
 
-// Forget removes the runtime records of an attachment that has ended.
+// Forget removes the runtime records of an attachment that has ended, except the record of its link (ForgetLink).
 func (s Store) Forget(seq uint64) error {
 	err := errors.Join(removeIfThere(s.answerFile(seq)), removeIfThere(s.confirmingFile(seq)))
 	for _, k := range []kind{acceptedDir, verdictDir, unmountedDir, confirmedDir, fitDir, openerDir, usedDir} {

@@ -26,8 +26,9 @@ type Answer struct {
 var ErrConfirming = errors.New("another hotmount format --confirm already formats the disk; see hotmount history")
 
 // Confirming gives this process the exclusive right to confirm the format of the disk with that sequence number.
-// Confirming returns ErrConfirming if another process has this right. If two processes had this right, each could get
-// the other's answer. The right ends when the caller calls the function end, or when the process ends.
+// Confirming returns ErrConfirming if another process has this right. If two processes had this right, one process
+// could receive the answer to the token of the other process. The right ends when the caller calls the function `end`, or
+// when the process ends.
 func (s Store) Confirming(seq uint64) (end func() error, err error) {
 	err = os.MkdirAll(filepath.Dir(s.confirmingFile(seq)), 0o700)
 	var f *os.File
@@ -44,7 +45,7 @@ func (s Store) Confirming(seq uint64) (end func() error, err error) {
 }
 
 // Confirm stores the operator's token for the process that formats the disk with that sequence number. The token is
-// valid until the caller calls the function withdraw, or until this process ends for any reason. If the token stayed
+// valid until the caller calls the function `withdraw`, or until this process ends for any reason. If the token stayed
 // valid, a format could still begin long after the operator has seen a failure. Only root can read the directory of the
 // token.
 func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err error) {
@@ -104,8 +105,8 @@ func (s Store) takeToken(seq uint64) (token string, err error) {
 	return token, nil
 }
 
-// Taken reports whether the token for the disk with that sequence number has been taken. TakeToken removes the token's
-// file.
+// Taken reports whether the token for the disk with that sequence number has been taken. A token has been taken if its
+// file is missing, because TakeToken removes the file.
 func (s Store) Taken(seq uint64) (bool, error) {
 	_, err := os.Lstat(s.record(confirmedDir, seq))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -114,14 +115,14 @@ func (s Store) Taken(seq uint64) (bool, error) {
 	return err != nil, nil
 }
 
-// SaveAnswer stores the result for the operator whose token was taken.
+// SaveAnswer stores the result of the format for the operator whose token was taken.
 func (s Store) SaveAnswer(seq uint64, a Answer) error {
 	return wrap(writeJSON(s.answerFile(seq), a, false), "cannot store the result of the format for the operator")
 }
 
-// TakeAnswer returns the result for the operator's token, or ErrNoAnswer if there is no result yet. If no process has
-// taken the token, TakeAnswer withdraws the token and returns ErrNoAnswer. If there is an answer, but nobody has taken
-// the token yet, the answer belongs to an earlier token.
+// TakeAnswer returns the result of the format that the operator's token ordered, or ErrNoAnswer if there is no result
+// yet. If no process has taken the token, TakeAnswer withdraws the token and returns ErrNoAnswer. If there is an
+// answer, but nobody has taken the token yet, the answer belongs to an earlier token.
 func (s Store) TakeAnswer(seq uint64) (Answer, error) {
 	var a Answer
 	taken, err := s.Taken(seq)

@@ -8,7 +8,7 @@ import (
 )
 
 // Expectations are sightings that are not recorded yet, or that could not be recorded. The zero value is ready for use.
-// Use each Expectations for one Store only. A nil *Expectations has no sightings.
+// Use one Expectations value for one Store only. A nil *Expectations contains no sightings.
 type Expectations struct {
 	mu  sync.Mutex
 	all []disk.Sighting
@@ -29,8 +29,8 @@ func (e *Expectations) Expected() []disk.Sighting {
 	return slices.Clone(e.all)
 }
 
-// Recorded is called after Remember has recorded the sightings. Recorded drops these sightings and all older sightings
-// of the same filesystems, even if the older sightings could not be recorded.
+// Recorded is called after Remember has recorded the sightings. Recorded drops the recorded sightings and all older
+// sightings of the same filesystems, even if the older sightings could not be recorded.
 func (e *Expectations) Recorded(seen []disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -44,8 +44,8 @@ func (e *Expectations) Recorded(seen []disk.Sighting) {
 	}
 }
 
-// sightings returns the recorded sightings merged with the expected ones. The expected sightings are read first and
-// the file second, because Recorded drops a sighting only after the sighting is in the file.
+// The method `sightings` returns the recorded sightings, merged with the expected sightings. The expected sightings are
+// read before the file is read, because Recorded drops a sighting only after the sighting is in the file.
 func (e *Expectations) sightings(s Store) ([]disk.Sighting, error) {
 	if e == nil {
 		return s.Sightings()

@@ -8,8 +8,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestExpected checks that an expected sighting has the same effect before it is written to the file as afterwards.
-// After the write, the sighting must no longer be expected.
+// TestExpected checks that an expected sighting has the same effect before and after it is written to the file. After
+// the write, the sighting must no longer be expected.
 func TestExpected(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {
@@ -64,8 +64,8 @@ func TestExpected(t *testing.T) {
 	}
 }
 
-// TestExpectedWhileItIsRecorded checks that Load always has a sighting, even while another goroutine records the
-// sighting.
+// TestExpectedWhileItIsRecorded checks that Load always returns an expected sighting, even while another goroutine
+// records the sighting.
 func TestExpectedWhileItIsRecorded(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {

@@ -34,17 +34,20 @@ func readAll(r io.Reader) ([]byte, error) {
 	return data, err
 }
 
-// isOther reports whether another version of hotmount wrote a file. The parameters are the version in the file and the
-// error of readJSON. In another version, a key may have another type, which is an error of readJSON.
+// isOther reports whether another version of hotmount wrote a file. The parameter `found` is the version in the file, and
+// err is the error of readJSON. In a file of another version, a key may have another type, and readJSON then returns an
+// error.
 func isOther(found int, err error) bool { return found != version && (err == nil || found != 0) }
 
-// newer returns the error for a file that another version of hotmount wrote. The error contains a command that helps.
+// The function `newer` returns the error for a file that another version of hotmount wrote. The error contains a command
+// that helps.
 func newer(path string, found int) error {
 	return fmt.Errorf("cannot use %s: the file has version %d, but this hotmount knows version %d"+disk.Helps+"install the version that wrote the file; to see which versions were installed: zgrep -h 'installed hotmount:' /var/log/dpkg.log*", path, found, version)
 }
 
-// damaged returns the error for an unreadable file that hotmount can do without. The error contains a command that
-// moves the file away, the command to run afterwards (parameter then), and the purpose of both commands (parameter to).
+// The function `damaged` returns the error for an unreadable file that hotmount can do without. The error contains a
+// command that moves the file away, the command to run afterwards (parameter then), and the purpose of both commands
+// (parameter to).
 func damaged(path string, err error, to, then string) error {
 	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"to %s: mv %[1]s %[1]s.bad && %[4]s", path, err, to, then)
 }
@@ -65,8 +68,8 @@ func writeJSON(path string, v any, synced bool) error {
 	return replace(path, append(data, '\n'), synced)
 }
 
-// list is the content of a file with a record for each filesystem. The list ends with the filesystem that was seen
-// last.
+// The type `list` is the content of a file that contains one record for each filesystem. The list ends with the
+// filesystem that was seen last.
 type list[T any] struct {
 	Version     int `json:"version"`
 	Filesystems []T `json:"filesystems"`
@@ -99,8 +102,9 @@ const mostKept = 1024
 // lastKept returns the last mostKept entries of the list, or all entries if there are fewer.
 func lastKept[T any](list []T) []T { return list[max(0, len(list)-mostKept):] }
 
-// replace writes a new file and renames it to path, so that path always has either the old or the new content. If
-// synced is set, the content and the name of the new file are on the disk at the end of the call.
+// The function `replace` writes a new file and renames it to path. The file at path therefore always contains either the
+// old or the new content. If synced is set, the content and the name of the new file are on the disk when the call
+// returns.
 func replace(path string, data []byte, synced bool) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
@@ -145,7 +149,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// exists reports whether the file exists. The result is also true for any error except fs.ErrNotExist.
+// The function `exists` reports whether the file exists. The result is also true for any error except fs.ErrNotExist.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
@@ -158,7 +162,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// wrap puts the formatted text before the error. The result is nil if err is nil.
+// The function `wrap` puts the formatted text before the error. The result is nil if err is nil.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -166,7 +170,7 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
-// The method locked takes the lock of the state directory, calls the function f, and frees the lock.
+// The method `locked` takes the lock of the state directory, calls the function `f`, and frees the lock.
 func (s Store) locked(f func() error) (err error) {
 	lock, err := os.OpenFile(filepath.Join(s.State, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -50,7 +50,7 @@ func TestFutureIsNoticedOnce(t *testing.T) {
 			t.Errorf("the record is %+v", r)
 		}
 	}
-	// For format_limit, the format must count as begun when hotmount noticed that the recorded time was in the future.
+	// format_limit must use the time of the notice as the beginning of the format, instead of the recorded time.
 	m := s.Load("boot1", new(Expectations))
 	if len(m.Formats) != 1 || m.Formats[0] < 0 || m.Formats[0] > time.Minute {
 		t.Errorf("formats %v", m.Formats)

@@ -13,15 +13,15 @@ import (
 )
 
 // givenOut is the content of given-out.json. Only a format with an operator's token removes a record. Without the
-// record, hotmount could take the disk for blank.
+// record of a former block volume, hotmount could mistake the disk for a blank disk.
 type givenOut struct {
 	Version int          `json:"version"`
 	Disks   []disk.Given `json:"disks"`
 }
 
-// Given returns the records of all disks that were ever given out as block volumes. A disk has no record if it was
-// later formatted with an operator's token. If the file has another format version, Given returns an error and all
-// records that it can parse.
+// Given returns the records of all disks that were ever given out as block volumes. A disk's record is removed when the
+// disk is later formatted with an operator's token. If the file has another format version, Given returns an error and
+// all records that it can parse.
 func (s Store) Given() ([]disk.Given, error) {
 	var all givenOut
 	err := readJSON(s.givenFile(), &all)
@@ -51,9 +51,9 @@ func (s Store) changeGiven(change func([]disk.Given) []disk.Given) error {
 	})
 }
 
-// GiveOut durably records that hotmount is about to give the disk out as a block volume of that class. link is the path
-// of the block volume. GiveOut makes a permanent record, and a second record that lasts only for this attachment.
-// GiveOut fails if the state directory was never initialised.
+// GiveOut durably records that hotmount is about to give the disk out as a block volume of that class. The parameter
+// link is the path of the block volume. GiveOut makes a permanent record, and a second record that lasts only for this
+// attachment. GiveOut fails if the state directory was never initialised.
 func (s Store) GiveOut(f *disk.Facts, boot, class, link string) error {
 	_, err := s.load()
 	if err == nil {
@@ -87,8 +87,8 @@ func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
 }
 
 // RemoveGiven durably removes the disk's block volume record after the disk was overwritten with the operator's token.
-// RemoveGiven keeps a record if its WWN differs from the disk's, or if several disks have its serial. Such a record may
-// be about another disk.
+// RemoveGiven keeps a record whose WWN differs from the disk's WWN, and the record of a serial that several disks have.
+// Such a record may be about another disk.
 func (s Store) RemoveGiven(f *disk.Facts) error {
 	err := s.changeGiven(func(all []disk.Given) []disk.Given {
 		return slices.DeleteFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN && !g.Twice })

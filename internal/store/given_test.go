@@ -96,8 +96,8 @@ func TestGivenTwice(t *testing.T) {
 	if same(first) || same(second) {
 		t.Error("one of the two is taken for the first in another boot")
 	}
-	// From now on the slot proves nothing, because the second disk may be in the slot of the first disk. Only the disk
-	// sequence number still identifies the first disk, in this boot.
+	// From now on the slot proves nothing, because the second disk may be in the slot of the first disk. In this boot,
+	// only the disk sequence number still identifies the first disk.
 	again := *first
 	again.Seq = 9
 	if !sameIn("boot", first) || sameIn("boot", &again) || sameIn("boot", second) {

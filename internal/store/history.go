@@ -17,16 +17,17 @@ import (
 // ErrBrake reports that too many disks were formatted in a short time.
 var ErrBrake = errors.New("too many disks were formatted in a short time")
 
-// historySize and evidenceSize are in bytes. A history that would exceed historySize is rewritten with only its newest
-// records, up to half of historySize. A record has at most evidenceSize of evidence, and at most evidenceSize of text
-// about its failure. The largest format_limit is 256, and a full history has more than 256 records.
+// historySize and evidenceSize are in bytes. If a new line would make the history larger than historySize, hotmount
+// keeps only the newest records, up to half of historySize. A record contains at most evidenceSize of evidence, and at
+// most evidenceSize of text about its failure. A full history contains more than 256 records, and 256 is the largest
+// format_limit.
 const (
 	historySize  = 3 << 20
 	evidenceSize = 2 << 10
 )
 
-// entry is one line of history.jsonl. An entry is the beginning of a format, the end of a format, or a notice. Noticed
-// is the time at which hotmount noticed that earlier lines have times in the future.
+// The type `entry` is one line of history.jsonl. An entry is the beginning of a format, the end of a format, or a notice.
+// Noticed is the time at which hotmount noticed that earlier lines have times in the future.
 type entry struct {
 	Version int          `json:"version"`
 	Begin   *disk.Record `json:"begin,omitempty"`
@@ -34,7 +35,7 @@ type entry struct {
 	Noticed time.Time    `json:"noticed,omitzero"`
 }
 
-// ending is the result of a format. An ending completes the last record with the same UUID.
+// The type `ending` is the result of a format. An ending completes the last record with the same UUID.
 type ending struct {
 	UUID    string    `json:"uuid"`
 	Ended   time.Time `json:"ended"`
@@ -90,12 +91,12 @@ func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 }
 
 // futureFrom is the tolerance for recorded times in the future. A correct clock can show an earlier time than a record,
-// because an adjustment may set the clock back a little. A recorded time that is further in the future shows that the
-// clock was wrong.
+// because an adjustment may set the clock back a little. A recorded time that is more than futureFrom in the future
+// shows that the clock was wrong.
 const futureFrom = time.Minute
 
-// futureAt sets Noticed in the records whose time is later than now by more than futureFrom. The result is the number
-// of these records.
+// futureAt sets Noticed in the records whose time is later than now by more than futureFrom. futureAt returns the
+// number of changed records.
 func futureAt(all []disk.Record, now time.Time) (count int) {
 	for i := range all {
 		if all[i].Time(now).After(now.Add(futureFrom)) {
@@ -106,8 +107,8 @@ func futureAt(all []disk.Record, now time.Time) (count int) {
 	return count
 }
 
-// NoticeFuture adds a notice if the history has records with times in the future. NoticeFuture returns the number of
-// these records, and a later call does not count them again. The clock was wrong when these records were written.
+// NoticeFuture adds a notice if the history has records with times in the future, and returns the number of these
+// records. A later call does not count the same records again. The clock was wrong when these records were written.
 // Without the notice, a record with a time in the future would count towards format_limit at least until that time.
 func (s Store) NoticeFuture() (count int, err error) {
 	all, err := s.History()
@@ -133,14 +134,14 @@ type Format struct {
 	Store Store
 	// Record is the record of the format. Begin fills in the times of the record.
 	Record disk.Record
-	// Limit is how many disks may be formatted within Period, or 0 for any number.
+	// Limit is the maximum number of disks that may be formatted within Period, or 0 for no limit.
 	Limit  int
 	Period time.Duration
 	// Attached reports whether a disk with that sequence number is or may be attached. If Attached is nil, no disk
 	// counts as attached.
 	Attached func(seq uint64) bool
 
-	// open reports whether the record has a beginning but no end yet.
+	// The field `open` is true while the record has a beginning but no end.
 	open bool
 }
 
@@ -177,8 +178,8 @@ func (f *Format) Close(failure error) error {
 	return f.Store.close(f.Record.UUID, failure)
 }
 
-// EndFormat records the result of the last format with that UUID, and removes the format's intent. failure is nil if
-// the filesystem was made.
+// EndFormat records the result of the last format with that UUID, and removes the format's intent. The parameter
+// failure is nil if the filesystem was made.
 func (s Store) EndFormat(uuid string, failure error) error {
 	if err := s.close(uuid, failure); err != nil {
 		return err
@@ -208,7 +209,8 @@ func (s Store) begin(f *Format) error {
 	})
 }
 
-// append adds a line to the history and syncs the file. The function next makes the line from the current records.
+// The method `append` adds a line to the history and syncs the file. The function next makes the new line from the
+// current records.
 func (s Store) append(next func([]disk.Record) (entry, error)) error {
 	err := s.locked(func() error { return s.appendLocked(next) })
 	if errors.Is(err, ErrBrake) {
@@ -245,7 +247,7 @@ func (s Store) appendLocked(next func([]disk.Record) (entry, error)) error {
 	return s.failed(s.WithReserve(func() error { return replace(s.historyFile(), slices.Concat(kept, text, []byte("\n")), true) }))
 }
 
-// newest returns the lines of the newest records that fit into half of historySize.
+// The function `newest` returns the newest records that fit into half of historySize, as lines of the history.
 func newest(all []disk.Record) ([]byte, error) {
 	var lines []byte
 	for i := range slices.Backward(all) {
@@ -261,7 +263,7 @@ func newest(all []disk.Record) ([]byte, error) {
 	return lines, nil
 }
 
-// bounded returns the first lines of evidence, as many as fit into evidenceSize.
+// The function `bounded` shortens the evidence to the first lines that fit into evidenceSize.
 func bounded(evidence []string) []string {
 	kept, size := []string{}, 0
 	for i, line := range evidence {

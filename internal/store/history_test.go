@@ -21,7 +21,8 @@ import (
 
 func numbered(i int) string { return fmt.Sprintf("5f0c8f3e-2b3c-4d61-9c2e-%012x", i) }
 
-// begin starts a format. limit is the number of disks that may be formatted within the period.
+// The function `begin` starts a format. The parameter `limit` is the number of disks that may be formatted within the
+// period.
 func begin(s Store, i, limit int) (*Format, error) {
 	f := facts("vdb", uint64(i), fmt.Sprint("S", i))
 	id := f.Identity("boot1")
@@ -70,7 +71,7 @@ func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A later change of an intent must not count as another format.
+	// A later change of an intent must not appear in the history as another format.
 	doubtful := facts("vdb", 3, "S3")
 	if err := open.Amend(disk.Intent{Identity: doubtful.Identity("boot1"), UUID: numbered(3), Doubt: "x"}); err != nil {
 		t.Fatal(err)
@@ -97,8 +98,8 @@ func TestHistoryTellsWhatWasDecidedAndWhatCameOfIt(t *testing.T) {
 	}
 }
 
-// TestHistorySurvivesACutAtEveryByte checks that parseHistory reads the earlier lines, wherever a power cut has damaged
-// the last line. After the power cut, hotmount must be able to write the next line.
+// TestHistorySurvivesACutAtEveryByte checks that parseHistory reads the earlier lines, whatever part of the last line a
+// power cut has damaged. After the power cut, hotmount must be able to write the next line.
 func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	s := made(t)
 	for i := range 2 {
@@ -113,7 +114,7 @@ func TestHistorySurvivesACutAtEveryByte(t *testing.T) {
 	first := bytes.IndexByte(data, '\n') + 1
 	for n := first; n < len(data); n++ {
 		tails := map[string][]byte{"cut": data[:n], "zeros": append(bytes.Clone(data[:n]), make([]byte, len(data)-n)...)}
-		// The last line has zeros in the middle, but its end was written.
+		// The last line contains a zero byte, but the bytes after it were written.
 		tails["hole"] = bytes.Clone(data)
 		tails["hole"][n-1] = 0
 		if n == first {
@@ -210,7 +211,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestParallelFormatsDoNotSlipThroughTheBrake checks that the limit also holds for many formats that begin at once.
+// TestParallelFormatsDoNotSlipThroughTheBrake checks that the limit also applies to many formats that begin at once.
 func TestParallelFormatsDoNotSlipThroughTheBrake(t *testing.T) {
 	s := made(t)
 	const limit, all = 5, 20
@@ -257,8 +258,8 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 	if own, other := standing(s, again, "boot2"), standing(s, vdc, "boot2"); len(own.Formats) != 0 || len(other.Formats) != 1 {
 		t.Errorf("for itself %v, for another %v", own.Formats, other.Formats)
 	}
-	// The disk was attached again, and has another sequence number. Its own earlier formats must still not count
-	// against the disk.
+	// The disk was attached again, and has another sequence number. For this disk, its own earlier formats must still
+	// not count towards format_limit.
 	if own := standing(s, facts("vdd", 9, "B"), "boot3"); len(own.Formats) != 0 {
 		t.Errorf("for itself, attached again: %v", own.Formats)
 	}
@@ -268,8 +269,8 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 	if err := try(vdc, "boot2", numbered(3), 2); err != nil {
 		t.Errorf("another disk, with room: %v", err)
 	}
-	// The format of the disk has ended. The format must still not count against the disk, so only the other disk's
-	// format counts.
+	// The format of the disk has ended. An ended format must still not count towards format_limit for the same disk, so
+	// only the other disk's format counts.
 	if err := s.EndFormat(numbered(3), errors.New("x")); err != nil {
 		t.Fatal(err)
 	}
@@ -442,14 +443,14 @@ func TestFormerDisks(t *testing.T) {
 	}
 }
 
-// found returns a sighting of content that was found on the disk in that boot and was not mounted.
+// The function `found` returns a sighting of unmounted content that was found on the disk in that boot.
 func found(f *disk.Facts, boot, what, uuid string) disk.Sighting {
 	return disk.Sighting{Identity: f.Identity(boot), Type: what, UUID: uuid, Mounted: time.Unix(1e9, 0).UTC()}
 }
 
-// TestFormerContents checks that hotmount remembers unmounted content over a boot, for a disk in the same slot or with
-// the same serial. The content must not count if hotmount noticed the removal of the disk, or if other content is in
-// the slot now.
+// TestFormerContents checks that hotmount remembers unmounted content across a reboot, for a disk in the same slot or
+// with the same serial. If hotmount noticed the removal of the disk, or if other content is in the slot now, hotmount
+// must ignore the remembered content.
 func TestFormerContents(t *testing.T) {
 	one, two := numbered(1), numbered(2)
 	plain, serial := facts("vdb", 2, ""), facts("vdb", 2, "S")
@@ -645,8 +646,8 @@ func TestRecordsOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestAKeyOfAnotherType checks that hotmount does not advise to move away a file of another version in which a key has
-// another type.
+// TestAKeyOfAnotherType checks a file of another version in which a key has another type. hotmount must not advise the
+// operator to move the file away.
 func TestAKeyOfAnotherType(t *testing.T) {
 	const wrong = `"filesystems": 9, "disks": 9, "used": 9, "uuid": 9}`
 	for _, file := range []func(Store) string{Store.stateFile, Store.sightingsFile, Store.givenFile, func(s Store) string { return s.intentFile(numbered(1)) }} {

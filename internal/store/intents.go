@@ -13,12 +13,12 @@ import (
 )
 
 // Begin durably records that a filesystem is about to be made. Begin also drops the records of content that was found
-// on the disk (Note). After Begin, the disk's former content does not count as missing, even if a crash leaves a
+// on the disk (Note). After Begin, the disk's former content is not treated as missing, even if a crash leaves a
 // half-made filesystem.
 func (s Store) Begin(i disk.Intent) error { return s.begins(i, nil) }
 
-// begins does the same as Begin, with an additional check. If attached is set, an unfinished format of the same disk on
-// another attached path causes an error.
+// The method `begins` does the same as Begin, but makes one more check. If the parameter `attached` is not nil, begins
+// returns an error for an unfinished format of the same disk on another attached path.
 func (s Store) begins(i disk.Intent, attached func(seq uint64) bool) error {
 	if !disk.ValidUUID(i.UUID) {
 		return fmt.Errorf("cannot record that a format begins: %q is not a UUID", i.UUID)
@@ -55,9 +55,9 @@ type intentRecord struct {
 	disk.Intent
 }
 
-// overlap returns an error if another attached block device has the same serial or WWN, and an unfinished format. The
-// two block devices may be two paths to one disk, or two disks with one serial. The second format must wait until the
-// first format is finished.
+// The function `overlap` returns an error if another attached block device with the same serial or WWN has an unfinished
+// format. The two block devices may be two paths to one disk, or two disks with one serial. The second format must wait
+// until the first format is finished.
 func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool) error {
 	for i := range all {
 		was := all[i].Identity
@@ -68,10 +68,11 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 	return nil
 }
 
-// displaced reports whether the disk of the new intent (by) has replaced the disk of an older intent (n) in their slot.
-// The two disks match only by slot and size. The disk of the new intent was found blank, or is to be overwritten.
+// The function `displaced` reports whether the disk of the new intent (by) has replaced the disk of an older intent (n)
+// in their slot. The two disks match only by slot and size. The disk of the new intent was found blank, or is to be
+// overwritten.
 //
-// displaced returns false for an older intent whose format was disturbed. For an older intent to overwrite content
+// displaced returns false for an older intent whose format was disturbed. If the older intent overwrites content
 // (Intent.Over), displaced returns true only if the new intent overwrites the same content. Otherwise the content may
 // still be on the disk of the older intent.
 func displaced(n, by *disk.Intent) bool {
@@ -83,8 +84,8 @@ func displaced(n, by *disk.Intent) bool {
 	return was.Serial == "" && was.Like(by.Identity) && !was.Same(by.Identity) && !here
 }
 
-// RecordLeft records that an intent's disk has left its slot, because the operator has accepted the content of the disk
-// in that slot.
+// RecordLeft records that an intent's disk has left its slot. The reason is that the operator has accepted the content
+// of the disk that is in the slot now.
 func (s Store) RecordLeft(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.intents()
@@ -125,10 +126,10 @@ func (s Store) End(uuid string) error {
 	return wrap(err, "cannot remove the record of the unfinished format")
 }
 
-// intents returns the intents of all formats that have begun and not ended. If a record is unreadable, the result has
-// an intent whose UUID comes from the file name and whose field Doubt is set. The method then also returns an error. An
-// unreadable record therefore hides no other intent, and the filesystem of an unreadable record does not count as
-// complete.
+// The method `intents` returns the intents of all formats that have begun but not ended. For each unreadable record, the
+// result contains an intent with the UUID from the file name, and with the field Doubt set. If a record is unreadable,
+// the method also returns an error. An unreadable record therefore hides no other intent, and the filesystem of an
+// unreadable record is not treated as complete.
 func (s Store) intents() ([]disk.Intent, error) {
 	var all []disk.Intent
 	var first error // only the first error is returned, because each error names its own remedy

@@ -15,8 +15,8 @@ import (
 // MachineIDFile is the file with the id of the worker (machine-id(5)).
 const MachineIDFile = "/etc/machine-id"
 
-// arrival has the disks that were attached when the daemon first started under a machine-id other than the recorded
-// one.
+// The type `arrival` lists the disks that were attached when the daemon first started under a machine-id that differs
+// from the recorded machine-id.
 type arrival struct {
 	Machine string          `json:"machine"`
 	Present []disk.Identity `json:"present"`
@@ -27,7 +27,7 @@ const machineHelps = disk.Helps + "systemd-machine-id-setup && systemctl restart
 
 var machineID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// machine returns the worker's machine-id, or "" if the store has no MachineID.
+// The method `machine` returns the worker's machine-id, or "" if the field Store.MachineID is empty.
 func (s Store) machine() (string, error) {
 	if s.MachineID == "" {
 		return "", nil
@@ -43,10 +43,10 @@ func (s Store) machine() (string, error) {
 	return id, nil
 }
 
-// present returns the lists of disks that apply to this worker. The first list has the disks that were attached before
-// installation. For records from another machine-id, the first list is empty, and the second list has the disks at the
-// first start under this machine-id. The slots of the other worker mean nothing on this worker. After an error, nothing
-// may be formatted.
+// The method `present` returns two lists of disks that apply to this worker. The first list contains the disks that were
+// attached before hotmount was installed. If the records belong to another machine-id, the first list is empty, because
+// the slots in these records mean nothing on this worker. The second list then contains the disks that were attached at
+// the first start under this machine-id. If the method `present` returns an error, nothing may be formatted.
 func (s Store) present(st *state) (before, arrived []disk.Identity, err error) {
 	id, err := s.machine()
 	switch {
@@ -68,7 +68,7 @@ func (s Store) First() bool {
 }
 
 // Start records the worker's machine-id and, if necessary, the attached disks, before the daemon looks at the first
-// disk. Start calls the function attached only at the first start, and at the first start under another machine-id.
+// disk. Start calls the function `attached` only at the first start, and at the first start under another machine-id.
 func (s Store) Start(attached func() ([]disk.Identity, error)) error {
 	return wrap(s.start(attached), "cannot record which disks are attached at the first start, so no disk is formatted")
 }
@@ -110,7 +110,7 @@ func (s Store) Elsewhere() bool {
 }
 
 // KeepMachine makes the existing records belong to this worker's current machine-id. KeepMachine ends the holds that
-// began with the first start under the current id.
+// began at the first start under the current machine-id.
 func (s Store) KeepMachine() error {
 	id, err := s.machine()
 	if err == nil {
@@ -119,14 +119,14 @@ func (s Store) KeepMachine() error {
 	return wrap(err, "cannot record that this is the same worker")
 }
 
-// Reset removes all records of the worker. After Reset, the next start of the daemon counts as its first. Reset keeps
-// the list of class directories, because the directories stay on this system and may need a cleanup. No other process
-// may use the store during Reset.
+// Reset removes all records of the worker. After Reset, the next start of the daemon is treated as its first start.
+// Reset keeps the list of class directories, because the directories stay on this system and may need a cleanup. No
+// other process may use the store during Reset.
 func (s Store) Reset() error {
 	err := os.MkdirAll(s.State, 0o700)
 	if err == nil {
-		// The mark of a first start is written before anything is removed, so that no crash leaves a state that allows
-		// a format.
+		// Reset writes the file that marks a first start before it removes any file. A crash therefore never leaves a
+		// state in which hotmount may format a disk.
 		err = replace(s.firstFile(), nil, true)
 	}
 	var entries []os.DirEntry
@@ -139,8 +139,8 @@ func (s Store) Reset() error {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(s.State, e.Name())))
 		}
 	}
-	// Reset also removes each accept that the operator gave on the former worker, because it must not apply to the new
-	// worker.
+	// Reset also removes each accept that the operator gave on the former worker, because such an accept must not apply
+	// to the new worker.
 	err = errors.Join(err, os.RemoveAll(filepath.Join(s.Runtime, string(acceptedDir))), syncDir(s.State))
 	return wrap(err, "cannot reset the state directory")
 }

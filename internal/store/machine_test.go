@@ -27,8 +27,8 @@ func withMachineID(t *testing.T, s Store, id string) Store {
 	return s
 }
 
-// starts calls Start, as the daemon does, while the given disks are attached. The result reports whether Start asked
-// for the attached disks.
+// The function `starts` calls Start, as the daemon does, while the given disks are attached. The result reports whether
+// Start asked for the attached disks.
 func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked bool) {
 	t.Helper()
 	err := s.Start(func() (all []disk.Identity, err error) {
@@ -44,7 +44,8 @@ func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked 
 	return asked
 }
 
-// effect returns the effect of the records on a blank disk: "off", "present", "arrived", "both" or "nothing".
+// The function `effect` returns the effect of the records on a blank disk: "off", "present", "arrived", "both" or
+// "nothing".
 func effect(s Store, f *disk.Facts, boot string) string {
 	switch st := standing(s, f, boot); {
 	case st.Formatting != "":
@@ -59,7 +60,7 @@ func effect(s Store, f *disk.Facts, boot string) string {
 	return "nothing"
 }
 
-// expect checks the effect of the records on several disks.
+// The function `expect` checks the effect of the records on several disks.
 func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Facts]string) {
 	t.Helper()
 	for f, w := range want {
@@ -70,8 +71,8 @@ func expect(t *testing.T, when string, s Store, boot string, want map[*disk.Fact
 }
 
 // TestAnotherMachineID checks that a clone of a machine holds the disks of its first start. On the clone, the records
-// of the original machine must cause no hold. The holds last over boots until the operator decides whether the clone is
-// the same worker.
+// of the original machine must cause no hold. The holds persist across reboots until the operator decides whether the
+// clone is the same worker.
 func TestAnotherMachineID(t *testing.T) {
 	seed, old := facts("vdb", 2, ""), facts("vdc", 3, "OLD")
 	was := made(t, seed.Identity("boot1"), old.Identity("boot1"))
@@ -176,7 +177,7 @@ func TestFirstStart(t *testing.T) {
 		}
 	}
 	s = withMachineID(t, s, clone)
-	// The package's postinst script makes this file, too.
+	// The package's postinst script also makes the file that marks a first start.
 	if err := os.WriteFile(s.firstFile(), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -202,8 +203,8 @@ func TestFirstStart(t *testing.T) {
 	}
 	expect(t, "cut short", s, "boot1", map[*disk.Facts]string{cut: "present", there: "present"})
 
-	// The package was removed and reinstalled while the system was not running. The disks that are attached now also
-	// count as present.
+	// The package was removed and reinstalled while the system was not running. The disks that are attached now must
+	// also be recorded as present.
 	for _, mark := range []string{s.removedFile(), s.firstFile()} {
 		if err := os.WriteFile(mark, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -264,8 +265,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestUngive checks that a disk that was overwritten with a token does not count as a block volume any more. The
-// records of other disks must stay.
+// TestUngive checks that a disk is no longer treated as a block volume after a format with a token. The records of
+// other disks must stay.
 func TestUngive(t *testing.T) {
 	s := made(t)
 	one, two, other := facts("vdb", 2, "S1"), facts("vdc", 3, "S2"), facts("vdd", 4, "S1")

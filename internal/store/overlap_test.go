@@ -8,8 +8,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestFormatsOfOneDiskDoNotOverlap checks that two formats of one disk, known by its serial or its WWN, do not overlap.
-// The second format must be refused until the first format has ended or its disk is detached.
+// TestFormatsOfOneDiskDoNotOverlap checks that two formats of one disk do not overlap. The disk is recognised by its
+// serial or its WWN. The second format must be refused until the first format has ended or its disk is detached.
 func TestFormatsOfOneDiskDoNotOverlap(t *testing.T) {
 	of := func(seq uint64, serial, wwn string) *disk.Facts {
 		f := facts("sda", seq, serial)

@@ -16,15 +16,15 @@ import (
 const scansAtOnce = 2
 
 // placeEvery is the time between two attempts to get the right to read a disk (a place). hotmount polls, because
-// flock(2) can wait for only one file, and a context cannot end the wait of flock(2). While a reader waits, it reports
-// its wait at intervals of placeWord.
+// flock(2) can wait for only one file, and a context cannot end the wait of flock(2). A reader that waits for a place
+// reports the wait at intervals of placeWord.
 const (
 	placeEvery = 100 * time.Millisecond
 	placeWord  = 10 * time.Second
 )
 
-// stallTimeout is how long a process may keep its place without completing a read. Without stallTimeout, two disks on
-// dead storage would keep all other disks from being read.
+// stallTimeout is the time for which a process may keep its right to read (place) without completing a read. Without
+// stallTimeout, two disks on dead storage would keep all other disks from being read.
 const stallTimeout = 30 * time.Second
 
 // Place is the right to read a disk in full. ScanPlace and LaterPlace return a Place.
@@ -38,9 +38,9 @@ type Place struct {
 	done bool
 }
 
-// ScanPlace waits for a place and returns it. The place ends when Free is called, or when the process ends. A reader
-// loses its place if it does not call Progress for 30 seconds. ScanPlace calls the function waiting when it begins to
-// wait, and then every ten seconds.
+// ScanPlace waits for a place and returns it. The right to read ends when Free is called, or when the process ends. A
+// reader loses its place if it does not call Progress for 30 seconds. ScanPlace calls the function `waiting` when it
+// begins to wait, and then every ten seconds.
 func (s Store) ScanPlace(ctx context.Context, waiting func()) (*Place, error) {
 	p := s.LaterPlace(waiting)
 	if err := p.Progress(ctx); err != nil {
@@ -56,8 +56,8 @@ func (s Store) LaterPlace(waiting func()) *Place {
 }
 
 // Progress notes that a read has ended, so that the caller keeps its place for another 30 seconds. If the caller has no
-// place, Progress first waits for one. Between Free and Reacquire, Progress does nothing. If Progress returns an error,
-// the caller has no place.
+// place, Progress first waits for one. After Free, Progress does nothing until Reacquire is called. If Progress returns
+// an error, the caller has no place.
 func (p *Place) Progress(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +86,7 @@ func (p *Place) Reacquire(ctx context.Context) error {
 	return p.Progress(ctx)
 }
 
-// Free gives up the right to read, so that another reader can have it. Free may be called more than once.
+// Free gives up the right to read, so that another reader can get this right. Free may be called more than once.
 func (p *Place) Free() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

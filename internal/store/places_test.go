@@ -10,7 +10,7 @@ import (
 )
 
 // TestScanPlace checks that two readers may read their disks at the same time. A third reader must wait until one of
-// the first two ends, and must report that it waits.
+// the first two readers has finished, and must report that it waits.
 func TestScanPlace(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}
 	var places []*Place
@@ -68,7 +68,7 @@ func TestScanPlace(t *testing.T) {
 	}
 }
 
-// TestScanPlaceOfAStalledDisk checks that a disk whose reads hang keeps its place for only half a minute. When the
+// TestScanPlaceOfAStalledDisk checks that a reader whose reads hang keeps its place for only half a minute. When the
 // reads continue, the reader must wait for another place.
 func TestScanPlaceOfAStalledDisk(t *testing.T) {
 	s := Store{Runtime: t.TempDir()}

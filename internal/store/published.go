@@ -13,8 +13,8 @@ import (
 
 func (s Store) publishedFile() string { return filepath.Join(s.Runtime, "status.json") }
 
-// Publish replaces the daemon's published state of the disks, which any user may read. Do not call Publish
-// concurrently.
+// Publish writes the state of the disks to a file that any user may read. The new file replaces the old file. Do not
+// call Publish concurrently.
 func (s Store) Publish(lines []disk.Line) error {
 	tmp := filepath.Join(s.Runtime, ".status.json.new") // only the daemon writes this file
 	data, err := json.MarshalIndent(lines, "", "  ")
@@ -31,7 +31,7 @@ func (s Store) Publish(lines []disk.Line) error {
 	return wrap(err, "cannot write the file from which users other than root read the status of the disks")
 }
 
-// Published returns the daemon's last published state of the disks, or nothing if no daemon has run since boot.
+// Published returns the state of the disks that the daemon last published, or nothing if no daemon has run since boot.
 func (s Store) Published() ([]disk.Line, error) {
 	var lines []disk.Line
 	if err := readJSON(s.publishedFile(), &lines); err != nil && !errors.Is(err, fs.ErrNotExist) {

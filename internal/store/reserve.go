@@ -78,8 +78,8 @@ func (s Store) Recover() {
 	takeAll(missing)
 }
 
-// hasRoom reports whether four times the size of the reserve is free, in bytes and in inodes. st.Files is 0 for a
-// filesystem that does not count inodes.
+// hasRoom reports whether the filesystem has at least four times as many free bytes and free inodes as the reserve
+// needs. st.Files is 0 for a filesystem that does not count inodes.
 func hasRoom(st *unix.Statfs_t) bool {
 	return st.Bavail*uint64(st.Bsize) >= 4*reserveFiles*reserveSize && (st.Files == 0 || st.Ffree >= 4*reserveFiles)
 }
@@ -99,8 +99,8 @@ func takeAll(paths []string) {
 	}
 }
 
-// unwritable describes why nothing can be written to the filesystem now, or returns "" if no reason is visible. Space
-// that the filesystem reserves for root does not count as free.
+// The function `unwritable` describes why nothing can be written to the filesystem now, or returns "" if no reason is
+// visible. Space that the filesystem reserves for root does not count as free.
 func unwritable(st *unix.Statfs_t) string {
 	switch {
 	case st.Flags&unix.ST_RDONLY != 0:

@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// kept returns how many files of the reserve exist and have their full size.
+// The function `kept` returns the number of reserve files that exist and have their full size.
 func kept(t *testing.T, s Store) (n int) {
 	t.Helper()
 	for i := range reserveFiles {
@@ -91,7 +91,7 @@ func TestRecover(t *testing.T) {
 }
 
 // TestRecoverWaits checks that Recover does not occupy the reserve again while another process still uses the freed
-// space. Meanwhile the freed space must not count as room, so hotmount must not format.
+// space. During this time, hotmount must not format any disk.
 func TestRecoverWaits(t *testing.T) {
 	s := made(t)
 	s.Recover()
@@ -162,8 +162,8 @@ func TestUnwritable(t *testing.T) {
 	}
 }
 
-// TestGapWords checks that the first failed write stays recorded with its time. The recorded text must also state that
-// the directory can be written again.
+// TestGapWords checks that the first failed write stays recorded with its time. The reported text must also state that
+// the directory can be written now.
 func TestGapWords(t *testing.T) {
 	s := made(t)
 	_ = s.failed(errors.New("no space left\non device"))

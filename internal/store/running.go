@@ -7,8 +7,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Runs calls change(record) for each UUID, and durably saves the results. The argument is the running-time record of
-// the UUID, or an empty record if there is none.
+// Runs calls change(record) for each UUID, and durably saves the results. The function `change` gets the running-time
+// record of the UUID, or an empty record if there is none.
 func (s Store) Runs(uuids []string, change func(disk.Running) disk.Running) error {
 	err := s.locked(func() error {
 		all, err := readList[disk.Running](s.runningFile())

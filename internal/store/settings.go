@@ -17,9 +17,9 @@ func (s Store) SaveSettings(st *disk.Settings) error {
 	return wrap(writeJSON(s.settingsFile(), st, false), "cannot save the daemon's settings for the units that format")
 }
 
-// SaveDirectories records the class directories in the state directory. A boot with a broken configuration needs the
-// directories for its cleanup. The parameter former has the directories of an earlier configuration that still need a
-// cleanup.
+// SaveDirectories records the class directories in the state directory. The cleanup at a boot with a broken
+// configuration needs this list of directories. The parameter `former` lists the directories of an earlier configuration
+// that still need a cleanup.
 func (s Store) SaveDirectories(st *disk.Settings, former ...string) error {
 	var dirs []string
 	for i := range st.Classes {
@@ -39,7 +39,7 @@ type directories struct {
 }
 
 // keptHead and keptVersion together form the first line of the file with the last good settings. keptEnd is the last
-// line. A settings file without the last line is incomplete.
+// line of this file. A file without the line keptEnd is incomplete.
 const (
 	keptHead    = "# hotmount's last good settings, version "
 	keptVersion = "1"
@@ -56,8 +56,8 @@ func (s Store) KeepSettings(text string) error {
 	return wrap(replace(s.keptFile(), []byte(text), true), "cannot save the last good settings, which hotmount uses while the configuration has a fault")
 }
 
-// KeptSettings returns the path of the configuration file that KeepSettings has recorded. KeptSettings returns
-// fs.ErrNotExist if no file was recorded, and another error if the file is incomplete or of another version.
+// KeptSettings returns the path of the file in which KeepSettings saves the settings. KeptSettings returns
+// fs.ErrNotExist if this file does not exist, and another error if the file is incomplete or of another version.
 func (s Store) KeptSettings() (path string, err error) {
 	data, err := readFile(s.keptFile())
 	if err != nil {

@@ -29,7 +29,7 @@ func TestKeptSettings(t *testing.T) {
 	if err != nil || !strings.Contains(string(whole), "\nsettle: 1s\n") {
 		t.Fatalf("%q, %v", whole, err)
 	}
-	// KeepSettings must not write the same settings again. KeepSettings must write other settings.
+	// KeepSettings must write the file only if the settings have changed.
 	if err := s.KeepSettings("settle: 1s\n"); err != nil {
 		t.Fatal(err)
 	}

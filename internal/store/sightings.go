@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// Remember durably records the disks on which filesystems were found mounted, and the removal of such disks.
+// Remember durably records the mounted filesystems and their disks, and the removal of such disks.
 func (s Store) Remember(seen []disk.Sighting) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()
@@ -59,10 +59,10 @@ func (s Store) dropRenamed(seen []disk.Sighting) error {
 	})
 }
 
-// markFull makes a file for each filesystem that fills its disk, and removes all other such files. markFull serves
-// udev/90-hotmount.rules. The name of a file has the filesystem's UUID and the size of its disk in sectors of 512
-// bytes, as in sysfs. markFull does not sync the files. The loss of a file does no harm, because the udev rule then
-// reads the size of the filesystem once more.
+// markFull makes one file for each filesystem that fills its disk, and removes all other files from the same directory.
+// The rules in udev/90-hotmount.rules check whether such a file exists. The name of a file consists of the filesystem's
+// UUID and the size of its disk in sectors of 512 bytes, as in sysfs. markFull does not sync the files. The loss of a
+// file does no harm, because the udev rule then reads the size of the filesystem once more.
 func (s Store) markFull(all []disk.Sighting) error {
 	dir, want := filepath.Join(s.State, "full"), map[string]bool{}
 	for _, n := range all {
@@ -86,14 +86,14 @@ func (s Store) markFull(all []disk.Sighting) error {
 	return err
 }
 
-// Note durably records content that was found on disks and is not mounted. If an element of the list has Left set, Note
-// removes the record of the same attachment. Remember, and not Note, handles mounted filesystems.
+// Note durably records content that was found on disks and is not mounted. If the field Left of a sighting is set, Note
+// removes the record of the same attachment. Mounted filesystems are recorded by Remember, not by Note.
 func (s Store) Note(found []disk.Sighting) error {
 	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record the content of the disks")
 }
 
-// note drops the records that the found content replaces. If add is set, the function note also adds new records, at
-// most one for each slot.
+// The method `note` drops the records that the found content replaces. If add is set, the method `note` also adds new
+// records, at most one for each slot.
 func (s Store) note(found []disk.Sighting, add bool) error {
 	before, err := s.NotedSightings()
 	if err != nil {
@@ -121,8 +121,8 @@ func (s Store) note(found []disk.Sighting, add bool) error {
 }
 
 // GiveUp durably records that the filesystem's disk will not come back, although hotmount did not notice its removal.
-// GiveUp changes neither the other fields of the record nor its position in the list. A filesystem that was later seen
-// in the same slot therefore still counts as newer.
+// GiveUp changes neither the other fields of the record nor its position in the list. A filesystem that was seen later
+// in the same slot therefore still comes later in the list.
 func (s Store) GiveUp(uuid string) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()

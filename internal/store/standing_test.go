@@ -50,8 +50,9 @@ func TestWasMounted(t *testing.T) {
 	}
 }
 
-// TestOnRecord checks that hotmount knows whether a filesystem was last mounted from this disk, in any attachment. A
-// disk with a serial may have changed its size since the mount, and a disk without a serial may only have grown.
+// TestOnRecord checks that hotmount recognises the disk from which a filesystem was last mounted, in any attachment. If
+// the disk has a serial, hotmount must notice any change of its size. If the disk has no serial, hotmount must notice
+// only growth in the same slot.
 func TestOnRecord(t *testing.T) {
 	type change = func(*disk.Facts)
 	bare := func(f *disk.Facts) { f.Serial = "" }
@@ -91,9 +92,9 @@ func TestOnRecord(t *testing.T) {
 	}
 }
 
-// TestVolume checks that hotmount remembers the class of a filesystem, on whatever disk the filesystem is. hotmount
-// forgets the class only when the operator accepts a change of the class. An accept for another reason must not free
-// the filesystem from its class.
+// TestVolume checks that hotmount remembers the class of a filesystem, even if the filesystem is now on another disk.
+// hotmount forgets the class only when the operator accepts a change of the class. An accept for another reason must
+// not free the filesystem from its class.
 func TestVolume(t *testing.T) {
 	s, f := Store{State: t.TempDir(), Runtime: t.TempDir()}, standingDisk()
 	if _, err := s.Init(nil); err != nil {
@@ -279,8 +280,9 @@ func TestTwinWithoutSerial(t *testing.T) {
 	}
 }
 
-// TestLastOn checks that hotmount knows on which disk a filesystem was before, if the filesystem appears on a disk with
-// another serial. A serial that is truncated, or that another bus does not show, must not count as a different serial.
+// TestLastOn checks a filesystem that appears on a disk with another serial. hotmount must remember the disk on which
+// the filesystem was before. A serial that is truncated, or that another bus does not show, must not count as a
+// different serial.
 func TestLastOn(t *testing.T) {
 	const long = "20-bytes-of-a-serial"
 	for name, tt := range map[string]struct {
@@ -493,7 +495,7 @@ func TestBefore(t *testing.T) {
 }
 
 // TestIntentIsFoundAgain checks that hotmount finds the intent of a disk after the disk was attached again. hotmount
-// must also find the intent if udev knows only the filesystem's UUID.
+// must also find the intent if the disk no longer shows a serial, but udev knows the filesystem's UUID.
 func TestIntentIsFoundAgain(t *testing.T) {
 	f := standingDisk()
 	tests := []struct {
@@ -695,8 +697,8 @@ func TestNextInASlot(t *testing.T) {
 	}
 }
 
-// TestLeave checks an intent after the operator has accepted the content of the disk in the intent's slot. The intent
-// must wait for the disk with its UUID, and must keep all its fields.
+// TestLeave checks an intent after the operator has accepted the content of the disk in the intent's slot. RecordLeft
+// must set the field Left of the intent, and must keep all other fields.
 func TestLeave(t *testing.T) {
 	const uuidA, uuidB = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
@@ -748,7 +750,7 @@ func TestIntentsAtOnce(t *testing.T) {
 	}
 }
 
-// TestTwinRenamed checks that hotmount no longer refuses a copied filesystem (a twin) that has got its own UUID.
+// TestTwinRenamed checks that hotmount no longer refuses a copied filesystem (a twin) that now has its own UUID.
 // Another disk with the former UUID must not count as a twin either.
 func TestTwinRenamed(t *testing.T) {
 	s := made(t)
@@ -820,7 +822,7 @@ func TestTwinRenamed(t *testing.T) {
 
 // TestTwinOfOneSerial checks two disks with the same serial and the same filesystem UUID. The slot shows which disk is
 // on record, until hotmount notices the removal of that disk, or another attachment in that slot. If only one of the
-// two disks is attached after a boot, its slot does not show which disk it is.
+// two disks is attached after a reboot, the slot does not show which of the two disks is attached.
 func TestTwinOfOneSerial(t *testing.T) {
 	s := made(t)
 	f, copied := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")

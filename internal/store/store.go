@@ -1,7 +1,7 @@
-// Package store keeps the facts that hotmount cannot derive from the disks, systemd and the kernel. Package store has
-// two stores. The state directory (/var/lib/hotmount) is synced and survives reboots. The runtime directory
-// (/run/hotmount) survives restarts of the service, but not a reboot. Each record about one attachment is a file whose
-// name is the disk sequence number.
+// Package store keeps the facts that hotmount cannot derive from the disks, systemd and the kernel. Package store
+// writes to two directories. The state directory (/var/lib/hotmount) is synced and survives reboots. The runtime
+// directory (/run/hotmount) survives restarts of the service, but not a reboot. Each record about one attachment is a
+// file whose name is the disk sequence number.
 package store
 
 import (
@@ -23,26 +23,29 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// StateDirectory and RuntimeDirectory are the values of StateDirectory= and RuntimeDirectory= in hotmount.service.
+// StateDirectory and RuntimeDirectory are the directories that hotmount.service sets with StateDirectory= and
+// RuntimeDirectory=.
 const (
 	StateDirectory   = "/var/lib/hotmount"
 	RuntimeDirectory = "/run/hotmount"
 )
 
-// version is the format version of the JSON files in the state directory. A daemon that finds one of these files with
-// another version does not change the file, and formats nothing. The daemon always writes directories.json anew.
+// The constant `version` is the format version of the JSON files in the state directory. A daemon that finds such a file
+// with another version does not change the file, and formats nothing. The file directories.json is an exception,
+// because the daemon always writes this file anew.
 const version = 1
 
-// ErrLost reports that the state directory has no readable state: it was never initialised, or the state was lost.
+// ErrLost reports that state.json does not exist: the state directory was never initialised, or the file was lost.
 // Nothing may be formatted until the directory is initialised.
 var ErrLost = errors.New("the state directory is not initialised" + disk.Helps + "hotmount state init")
 
 // Store gives access to the state directory and the runtime directory. Several processes may call the methods of Store
-// at once. A file is always replaced as a whole, and a change that depends on the old content takes a lock.
+// at once. A file is always replaced as a whole. A method takes a lock if its change depends on the old content of a
+// file.
 type Store struct {
 	State   string
 	Runtime string
-	// MachineID is the path of the file with the worker's machine-id. If MachineID is empty, all records count as
+	// MachineID is the path of the file with the worker's machine-id. If MachineID is empty, all records are treated as
 	// records of this worker.
 	MachineID string
 }
@@ -52,35 +55,35 @@ func Default() Store {
 	return Store{State: StateDirectory, Runtime: RuntimeDirectory, MachineID: MachineIDFile}
 }
 
-// state is the content of state.json. The fields from Arrival to Used list disks. When the operator accepts a disk for
-// the reason that belongs to a list, Accept removes the disk from that list.
+// The type `state` is the content of state.json. Each field from Arrival to Used contains a list of disks. When the
+// operator accepts a disk for the reason that belongs to a list, Accept removes the disk from that list.
 type state struct {
 	Version int `json:"version"`
 	// Machine is the machine-id of the worker to which the records belong, or empty if the daemon has not recorded the
 	// machine-id yet.
 	Machine string `json:"machine,omitempty"`
-	// Arrival has the disks of the first start under another machine-id. Arrival is nil until the machine-id changes,
-	// and after KeepMachine.
+	// Arrival contains the disks that were attached at the first start under another machine-id. Arrival is nil until
+	// the machine-id changes, and after KeepMachine.
 	Arrival *arrival `json:"arrival,omitempty"`
-	// Present has the disks that were attached when hotmount was installed or reinstalled.
+	// Present lists the disks that were attached when hotmount was installed or reinstalled.
 	Present []disk.Identity `json:"present"`
-	// Braked has the disks that were attached while the format limit was reached. The disk that was added last is at
-	// the end.
+	// Braked lists the disks that were attached while the format limit was reached. The disk that was added last is at
+	// the end of the list.
 	Braked []disk.Identity `json:"braked,omitempty"`
-	// Twins has the disks that were refused because another disk had the same UUID. The disk that was added last is at
-	// the end.
+	// Twins lists the disks that were refused because another disk had the same UUID. The disk that was added last is
+	// at the end of the list.
 	Twins []identity.Twin `json:"twins,omitempty"`
-	// Used has the disks that another program used. The disk that was added last is at the end.
+	// Used lists the disks that another program used. The disk that was added last is at the end of the list.
 	Used []disk.Use `json:"used,omitempty"`
-	// Drivers has the names of the storage drivers that were seen on this worker, sorted.
+	// Drivers is the sorted list of the storage drivers that were seen on this worker.
 	Drivers []string `json:"drivers,omitempty"`
 }
 
 func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") }
 
-// Init initialises the state directory with the disks that are attached now. In an initialised directory, the content
-// stays. Init adds the attached disks to this content only if the package was removed, or if the first start is still
-// to come. The first result reports whether Init recorded the disks. If Init returns no error, the directory is
+// Init initialises the state directory with the disks that are attached now. If the directory is already initialised,
+// Init keeps its content. Init then adds the attached disks only if the package was removed, or if the first start is
+// still to come. The result made reports whether Init recorded the disks. If Init returns no error, the directory is
 // writable, and earlier failed writes no longer stop formatting.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	_, err = s.load()
@@ -136,9 +139,9 @@ func (s Store) Removed() bool {
 
 func (s Store) removedFile() string { return filepath.Join(s.State, "removed") }
 
-// Check writes a file to the state directory, and returns an error if the write fails. If the directory cannot be
-// written, nothing is formatted until Init runs. If the write fails because the filesystem is full, no record is lost,
-// and formatting continues after the next successful Check.
+// Check writes a file to the state directory, and returns an error if the write fails. If the write fails because the
+// filesystem is full, no record is lost, and formatting continues after the next successful Check. After any other
+// failed write, nothing is formatted until Init runs.
 func (s Store) Check() error {
 	path := filepath.Join(s.State, "check")
 	err := replace(path, make([]byte, 4*evidenceSize), true)
@@ -155,16 +158,16 @@ func (s Store) Check() error {
 	return s.failed(err)
 }
 
-// save replaces the file of a record and syncs it. On a full filesystem, the method save works until the whole reserve
-// is used up.
+// The method `save` replaces the file of a record and syncs the new file. On a full filesystem, the method `save` works
+// until the whole reserve is used up.
 func (s Store) save(path string, v any) error {
 	return s.failed(s.WithReserve(func() error { return writeJSON(path, v, true) }))
 }
 
-// failed(err) returns err, after it has recorded err as the error of a write to the state directory. The error stays
-// recorded until Init runs. After a failed write, the state has a gap: the record of a format may be missing. The call
-// also removes soundFile, because the absence of soundFile shows the gap after a reboot. The removal of a file also
-// works on a full filesystem, but not on a read-only filesystem.
+// failed(err) records that a write to the state directory failed with err, and returns err. The error stays recorded
+// until Init runs. After a failed write, the state has a gap: the record of a format may be missing. The call also
+// removes soundFile, because the absence of soundFile shows the gap after a reboot. The removal of a file also works on
+// a full filesystem, but not on a read-only filesystem.
 func (s Store) failed(err error) error {
 	if err == nil {
 		return nil
@@ -199,7 +202,8 @@ func (s Store) failure() error {
 	return s.gap(string(text))
 }
 
-// gap returns an error that reports the first failed write, its time, and whether the directory can be written now.
+// The method `gap` returns an error that reports the first failed write, its time, and whether the directory can be
+// written now.
 func (s Store) gap(text string) error {
 	at := "earlier"
 	if info, err := os.Stat(s.failedFile()); err == nil {
@@ -244,8 +248,8 @@ type Memory struct {
 	store   Store
 }
 
-// Load reads the state directory. The parameter boot is the boot id of the present boot. If a record is unreadable,
-// Memory.Lost has the error. An unreadable record stops formatting, but not mounting.
+// Load reads the state directory. The parameter `boot` is the id of the current boot. If a record is unreadable,
+// Memory.Lost contains the error. An unreadable record stops formatting, but not mounting.
 func (s Store) Load(boot string, e *Expectations) Memory {
 	m := Memory{store: s, Records: identity.Records{Boot: boot}}
 	var errs [8]error
@@ -275,10 +279,11 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 
 // Accept records the operator's accept for this attachment of the disk.
 //
-// If the accept has a reason, Accept also removes lasting records for the same reason. Lasting records exist for disks
-// that were attached before installation or at the first start under a new machine-id. Lasting records also have the
-// reasons used by another program, format limit, twin, and volume of another class. An accept without a reason allows
-// another attempt after a failure or an unmount. Such an accept does not end the hold of a disk that looks blank.
+// If the accept names a reason, Accept also removes the lasting records of the disk for this reason. Lasting records
+// exist for disks that were attached before installation or at the first start under a new machine-id. Lasting records
+// also exist for these reasons: used by another program, format limit, twin, and volume of another class. An accept
+// without a reason allows another attempt after a failure or an unmount. An accept without a reason does not end the
+// hold of a disk that looks blank.
 func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if w.Reason != "" {
 		if err := s.recordAccept(f, boot, w); err != nil {
@@ -289,21 +294,21 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if f.Standing.WasMounted.IsZero() {
 		return errors.Join(err, s.KeepUnmounted(f, ""))
 	}
-	// Without a record, a daemon that starts before the disk is mounted again would assume that the disk was unmounted
-	// by hand. The running daemon knows that the disk is to be mounted, even if the record cannot be written.
+	// Without this record, a daemon that starts before the disk is mounted again would assume that the disk was
+	// unmounted by hand. The running daemon knows that the disk is to be mounted, even if the record cannot be written.
 	if s.KeepUnmounted(f, remount) != nil {
 		err = errors.Join(err, s.KeepUnmounted(f, ""))
 	}
 	return err
 }
 
-// remount is a value of the record that KeepUnmounted writes. The value means that the disk is to be mounted again, and
-// not that it stays unmounted.
+// The constant `remount` is a value in the record that KeepUnmounted writes. The value remount means that the disk is to
+// be mounted again. Every other value means that the disk stays unmounted.
 const remount = disk.Reason("remount")
 
 func (s Store) recordAccept(f *disk.Facts, boot string, w disk.Word) error {
 	id := f.Identity(boot)
-	// An accept applies to one disk only. Records of another disk with the same serial or WWN stay.
+	// An accept applies to one disk only. Records of another disk with the same serial or WWN are kept.
 	unambiguous := func(p disk.Identity) bool { return len(f.SameSerial)+len(f.SameWWN) == 0 || p.Slot == id.Slot }
 	err := s.change(func(st *state) {
 		switch w.Reason {
@@ -336,8 +341,8 @@ func (s Store) recordAccept(f *disk.Facts, boot string, w disk.Word) error {
 	return err
 }
 
-// change calls f with the state, and durably writes the state if f has changed it. If f changes nothing, the call
-// succeeds even if the state directory cannot be written.
+// The method `change` calls f with the state. If f has changed the state, the method `change` writes the state durably. If
+// f changes nothing, the call succeeds even if the state directory cannot be written.
 func (s Store) change(f func(*state)) error {
 	changed := func() (st state, differs bool, err error) {
 		if st, err = s.load(); err != nil {

@@ -428,8 +428,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// TestAcceptWritesOnlyChanges checks that an accept that removes no lasting record does not write the state directory,
-// which may be read-only.
+// TestAcceptWritesOnlyChanges checks an accept that removes no lasting record. Such an accept must not write to the
+// state directory, because the directory may be read-only.
 func TestAcceptWritesOnlyChanges(t *testing.T) {
 	s := made(t)
 	f := facts("vdb", 1, "S")

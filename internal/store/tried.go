@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 )
 
-// triedFile is in the runtime directory, because the kernel of the next boot may take other mount options.
+// triedFile returns the path of a file in the runtime directory. The file does not survive a reboot, because the kernel
+// of the next boot may accept other mount options.
 func (s Store) triedFile() string { return filepath.Join(s.Runtime, "options.json") }
 
 // SaveTried records, for each filesystem type and its mount options, why a new filesystem cannot be mounted. An empty

@@ -10,9 +10,10 @@ import (
 	"hotmount/internal/disk"
 )
 
-// KeepUse durably records how another program uses the disk. The record keeps the disk on hold until Accept. If the
-// state directory cannot be written, KeepUse returns an error. After a failed write, the record is valid only for this
-// attachment. If the disk has a record, KeepUse makes this record the newest, because the oldest records are dropped.
+// KeepUse durably records how another program uses the disk. The record keeps the disk on hold until the operator
+// accepts the disk. If the state directory cannot be written, KeepUse returns an error. After a failed write, the
+// record is valid only for this attachment. If the disk already has a record, KeepUse moves this record to the end of
+// the list, because lastKept drops the oldest records.
 func (s Store) KeepUse(f *disk.Facts, boot, how string) error {
 	use := disk.Use{Identity: f.Identity(boot), UUID: f.KnownContent().UUID, How: truncate(how, 512), Seen: time.Now().UTC().Round(0)}
 	err := s.change(func(st *state) {
@@ -35,7 +36,8 @@ func (s Store) SaveOpener(seq uint64, o *disk.Opener) error {
 	return wrap(s.keep(openerDir, seq, o), "cannot record who has the disk open")
 }
 
-// TakeOpener returns the record of SaveOpener and removes it. Without a record, TakeOpener returns an error.
+// TakeOpener returns the record that SaveOpener has written, and removes this record. Without a record, TakeOpener
+// returns an error.
 func (s Store) TakeOpener(seq uint64) (*disk.Opener, error) {
 	var o *disk.Opener
 	err := readJSON(s.record(openerDir, seq), &o)
@@ -51,8 +53,8 @@ func (s Store) TakeOpener(seq uint64) (*disk.Opener, error) {
 	return o, nil
 }
 
-// RememberDrivers durably adds the names to the storage drivers that were seen on this worker. A storage driver removes
-// its sockets when it ends, but its disks may still be attached.
+// RememberDrivers durably adds the names to the list of storage drivers that were seen on this worker. After a storage
+// driver has ended, its sockets are gone, but its disks may still be attached.
 func (s Store) RememberDrivers(names []string) error {
 	err := s.change(func(st *state) {
 		st.Drivers = append(st.Drivers, names...)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestAcceptOfAPartition checks that the accept of a partition removes the record of the whole disk's use, which the
-// partition has inherited. Records of other disks stay.
+// partition has inherited. The records of other disks must stay.
 func TestAcceptOfAPartition(t *testing.T) {
 	s := made(t)
 	whole, other := facts("vdb", 2, "S"), facts("vdc", 3, "T")
@@ -43,7 +43,7 @@ func TestAcceptOfAPartition(t *testing.T) {
 }
 
 // TestRememberDrivers checks that each driver has exactly one record, even after restarts, reboots and a new
-// machine-id. The list must be bounded.
+// machine-id. The list of drivers must have a maximum length.
 func TestRememberDrivers(t *testing.T) {
 	s := withMachineID(t, made(t), builder)
 	starts(t, s, "boot1")

@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Counters has the kernel's I/O statistics of one disk or partition, since the disk was attached.
+// Counters contains the kernel's I/O statistics of one disk or partition since the disk was attached.
 type Counters struct {
 	// Seq is the attachment's sequence number (disk.ID.Seq).
 	Seq uint64
@@ -17,7 +17,7 @@ type Counters struct {
 	Writes uint64
 	// InFlightWrites is the number of write and discard requests that the disk has not answered yet. InFlightWrites is
 	// read before Writes, so that each request is in at least one of the two numbers. disk.Facts.InFlight also counts
-	// reads, and does not give this guarantee.
+	// reads. A request may be missing from both disk.Facts.InFlight and disk.Facts.Writes.
 	InFlightWrites uint64
 	// BytesRead and BytesWritten are the numbers of bytes transferred. BytesWritten includes the bytes of write-zeroes
 	// requests, for which the disk itself writes the zeros.
@@ -69,8 +69,8 @@ func readCounters(at attachment) (Counters, error) {
 	return c, err
 }
 
-// uncounted returns true if the kernel does not count the I/O of the disk with that sysfs directory (queue/iostats in
-// Documentation/ABI/stable/sysfs-block).
+// The function `uncounted` returns true if the kernel does not count the I/O of the disk with that sysfs directory
+// (queue/iostats in Documentation/ABI/stable/sysfs-block).
 func uncounted(dir string) (bool, error) {
 	text, err := readAttribute(filepath.Join(dir, "queue/iostats"))
 	if err != nil && !missing(err) {
@@ -79,8 +79,8 @@ func uncounted(dir string) (bool, error) {
 	return strings.TrimSpace(text) != "1", nil
 }
 
-// stat has the fields of a disk's I/O statistics that hotmount needs (Documentation/block/stat.rst). In these
-// statistics, a sector has 512 bytes for every disk.
+// The type `stat` contains those fields of a disk's I/O statistics that hotmount needs (Documentation/block/stat.rst). In
+// these statistics, a sector has 512 bytes for every disk.
 type stat struct {
 	sectorsRead, writes, sectorsWritten, inFlight, discards uint64
 }

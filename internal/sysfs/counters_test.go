@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// counted is the sysfs tree of a virtio-blk disk with writes in flight.
+// The variable `counted` is the sysfs tree of a virtio-blk disk with writes in flight.
 var counted = virtio.with(tree{vdb + "inflight": "       3        2\n"})
 
 func TestCounters(t *testing.T) {

@@ -8,10 +8,11 @@ import (
 	"hotmount/internal/disk"
 )
 
-// fabric returns the value of Facts.Fabric for the whole disk with that sysfs directory. The facts must already have
-// the disk's transport and slot.
+// The method `fabric` returns the value of Facts.Fabric for the whole disk with that sysfs directory. The parameter `facts`
+// must already contain the disk's transport and slot.
 func (f FS) fabric(facts *disk.Facts, dir string) bool {
-	// udev's path_id names an iSCSI disk ip-ADDRESS-iscsi-…, and a Fibre Channel disk pci-…-fc-PORT-lun-0.
+	// udev's path_id gives an iSCSI disk the name ip-ADDRESS-iscsi-…, and a Fibre Channel disk the name
+	// pci-…-fc-PORT-lun-0.
 	for _, part := range []string{"ip-", "fc-"} {
 		if strings.HasPrefix(facts.Slot, part) || strings.Contains(facts.Slot, "-"+part) {
 			return true

@@ -23,8 +23,8 @@ func fillHardware(facts *disk.Facts, dir string) error {
 		return err
 	}
 	if facts.Transport == "loop" {
-		// The kernel does not show the path of a backing file if the path is longer than a page. A loop device without
-		// a shown path matches no class.
+		// The kernel does not show the path of a backing file if the path is longer than a page. If the kernel does not
+		// show the path, the loop device matches no class.
 		file, err := readAttribute(filepath.Join(dir, "loop/backing_file"))
 		if missing(err) {
 			return fmt.Errorf("%w: %w", disk.ErrGone, err) // the file was detached from the loop device during the look
@@ -33,15 +33,15 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	}
 	for _, from := range []struct {
 		to *string
-		// attributes are the names of sysfs attributes in the order of preference. fillHardware uses the first sysfs
-		// attribute that exists and is not empty.
+		// The field `attributes` lists the names of sysfs attributes in the order of preference. fillHardware uses the
+		// first sysfs attribute that exists and is not empty.
 		attributes []string
-		// trim has the characters to remove from the end of the value: SCSI and NVMe pad values with spaces (SPC,
-		// INQUIRY; NVMe, Identify Controller).
+		// The field `trim` contains the characters to remove from the end of the value. SCSI and NVMe pad values with
+		// spaces (SPC, INQUIRY; NVMe, Identify Controller).
 		trim string
-		// virtio reports whether a virtio-blk disk may have the attribute (drivers/block/virtio_blk.c and
-		// drivers/virtio/virtio.c). The field virtio prevents attempts to open missing files. Such attempts would take
-		// much of the time that Disk needs.
+		// The field `virtio` reports whether a virtio-blk disk may have the attribute (drivers/block/virtio_blk.c and
+		// drivers/virtio/virtio.c). Disk does not try to open other attributes of a virtio-blk disk, because such
+		// attempts would take much of the time that Disk needs.
 		virtio bool
 	}{
 		{&facts.Serial, []string{"serial"}, "", true},
@@ -89,9 +89,9 @@ func fillHardware(facts *disk.Facts, dir string) error {
 	return nil
 }
 
-// recordable returns a serial or WWN in a form that JSON keeps unchanged. recordable replaces each byte that is not
-// UTF-8 by % and two hexadecimal digits. A virtio serial may end with bytes that are not UTF-8, because virtio cuts a
-// serial after 20 bytes.
+// The function `recordable` returns a serial or WWN in a form that JSON keeps unchanged. recordable replaces each byte
+// that is not UTF-8 by % and two hexadecimal digits. A virtio serial may end with bytes that are not UTF-8, because
+// virtio cuts a serial after 20 bytes.
 func recordable(serial string) string {
 	if utf8.ValidString(serial) {
 		return serial
@@ -110,8 +110,8 @@ func recordable(serial string) string {
 }
 
 // unitSerial returns the serial number of a SCSI disk from page 80h of its vital product data (SPC, "Unit Serial Number
-// VPD page"). Page 80h begins with a header of four bytes, which ends with the length of the serial. The serial is
-// padded with spaces.
+// VPD page"). Page 80h begins with a header of four bytes, and the last two bytes of the header contain the length of
+// the serial. The serial is padded with spaces.
 func unitSerial(page string) string {
 	if len(page) < 4 || page[1] != 0x80 {
 		return ""
@@ -182,7 +182,7 @@ func onVirtio(dir string) bool {
 	return false
 }
 
-// pciAddress matches the kernel's name of a function on a PCI bus (pci_dev_name).
+// pciAddress matches the kernel's name of a PCI function (pci_dev_name).
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
 // busAddress returns the last PCI address in the sysfs path of a device, in the form of ID_PATH from udev's path_id.

@@ -9,7 +9,7 @@ import (
 
 const loop7 = "sys/devices/virtual/block/loop7/"
 
-// looped is the sysfs tree of a loop device with a backing file and a partition, as in Linux 6.18.
+// The variable `looped` is the sysfs tree of a loop device with a backing file and a partition, as in Linux 6.18.
 var looped = tree{
 	"sys/block/loop7":                   "-> ../devices/virtual/block/loop7",
 	"sys/class/block/loop7":             "-> ../../devices/virtual/block/loop7",

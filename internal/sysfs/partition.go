@@ -9,9 +9,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// sequence returns the sequence number (disk.ID.Seq) of the disk or partition with that sysfs directory. Only a whole
-// disk has the file diskseq. For a partition, the function therefore resolves the symbolic link to find the directory
-// of the whole disk.
+// The function `sequence` returns the sequence number (disk.ID.Seq) of the disk or partition with that sysfs directory.
+// Only a whole disk has the file diskseq. For a partition, the function therefore resolves the symbolic link to find
+// the directory of the whole disk.
 func sequence(dir string) (uint64, error) {
 	seq, err := number(dir, "diskseq")
 	if !missing(err) {
@@ -97,10 +97,9 @@ func (f FS) fillPartition(facts *disk.Facts, dir string) error {
 	return nil
 }
 
-// removeDiskProperties removes the disk's properties from the properties that udev's database has for a partition.
-// udev's rules copy a disk's ID_* properties to its partitions before the partitions are probed
-// (60-persistent-storage.rules). The copied properties include those of the partition table and, in older versions of
-// udev, ID_FS_*.
+// removeDiskProperties removes the properties of the whole disk from the udev properties of a partition. udev's rules
+// copy a disk's ID_* properties to its partitions before the partitions are probed (60-persistent-storage.rules). The
+// copied properties include the properties of the partition table and, in older versions of udev, ID_FS_*.
 func removeDiskProperties(part, whole *disk.Udev) {
 	if part.PartTable == whole.PartTable && part.PartTableUUID == whole.PartTableUUID {
 		part.PartTable, part.PartTableUUID = "", ""

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// parted is the sysfs tree of the disk vdb with two partitions. In udev's database, only the entry of the first
-// partition has the by-diskseq link of its own partition.
+// The variable `parted` is the sysfs tree of the disk vdb with two partitions. In udev's database, the entry of the first
+// partition contains the by-diskseq link of this partition, but the entry of the second partition does not.
 var parted = scsi.with(tree{
 	"sys/class/block/vdb":   "-> ../../devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb",
 	"sys/class/block/vdb1":  "-> ../../devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb/vdb1",
@@ -71,8 +71,8 @@ func TestPartitions(t *testing.T) {
 	if err != nil || second.Udev.Initialized || second.Seq == got.Seq {
 		t.Errorf("vdb2: %+v, error %v", second, err)
 	}
-	// The holders of the whole disk must also count as holders of its partitions. If udev marks the whole disk as not
-	// ready or as a multipath path, Disk must also mark the disk's partitions.
+	// Disk must also report the holders of the whole disk as holders of its partitions. If udev marks the whole disk as
+	// not ready or as a multipath path, Disk must also mark the disk's partitions.
 	fs = wanting(parted.with(tree{vdb + "holders/md0": "", "run/udev/data/b254:16": "S:disk/by-diskseq/12\nI:1\nE:SYSTEMD_READY=0\nE:DM_MULTIPATH_DEVICE_PATH=1\n"}).make(t))
 	if got, err = fs.Disk("vdb1"); err != nil || strings.Join(got.Holders, " ") != "md0 x" || !got.Udev.NotReady || !got.Udev.Multipath {
 		t.Errorf("vdb1: %+v, error %v", got, err)

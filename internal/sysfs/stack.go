@@ -14,8 +14,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// holders returns the sorted kernel names of all devices built on the disk in that directory or on its partitions, at
-// any depth. The result includes a holder that disappears during the call, but not the devices built on that holder.
+// The method `holders` returns the sorted kernel names of all devices that are built on a disk or its partitions, at any
+// depth. The parameter `dir` is the sysfs directory of the disk. The result includes a holder that disappears during the
+// call, but not the devices built on that holder.
 func (f FS) holders(dir string, partitions []string) ([]string, error) {
 	found := map[string]bool{}
 	var walk func(dir string, partitions []string) error
@@ -65,14 +66,15 @@ func (f FS) Below(name string) ([]string, error) {
 // a removed disk, such as one leg of a mirror, if the device works without this disk.
 //
 // When a disk is pulled, the device-mapper or md device keeps its link to the disk in the directory slaves. The link to
-// a pulled disk leads nowhere, or to a new disk in the same slot. The new disk does not list the device in its
-// directory holders. Underlying therefore treats a disk as detached if its directory holders does not list the device.
+// a pulled disk leads nowhere, or to a new disk in the same slot. The directory holders of the new disk does not list
+// the device-mapper or md device. Underlying therefore treats a disk as detached if its directory holders does not list
+// the device.
 func (f FS) Underlying(name string) ([]disk.Underlying, error) {
 	below, err := f.underlying(name, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list what is below %s: %w", disk.Visible(name), err)
 	}
-	// A disk occurs more than once if several of the devices below the top device lie on the disk.
+	// The list contains a disk more than once if several of the devices below the top device lie on the disk.
 	slices.SortFunc(below, func(a, b disk.Underlying) int { return cmp.Compare(a.Name, b.Name) })
 	return slices.Compact(below), nil
 }
@@ -150,8 +152,8 @@ func partitionOf(whole, name string) bool {
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// spare returns the number of legs (underlying devices) that a device can lose and still work. The parameter legs is
-// the number of links in the device's directory slaves.
+// The function `spare` returns the number of legs (underlying devices) that a device can lose and still work. The
+// parameter legs is the number of links in the device's directory slaves.
 func spare(dir string, legs int) int {
 	if level, err := readAttribute(filepath.Join(dir, "md/level")); err == nil {
 		return spareOfArray(dir, strings.TrimSpace(level), legs)
@@ -204,8 +206,8 @@ func partitionsOf(holder string) ([]string, error) {
 	return names, err
 }
 
-// partitions returns the sorted kernel names of the partitions of the disk in that directory. The name of a partition
-// begins with the name of the disk (add_partition in block/partitions/core.c).
+// The function `partitions` returns the sorted kernel names of the partitions of the disk in that directory. The name of
+// a partition begins with the name of the disk (add_partition in block/partitions/core.c).
 func partitions(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -226,8 +228,8 @@ func partitions(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Devices returns a map from device numbers to kernel names. The map has the disk, its partitions, its holders and the
-// partitions of its holders. Each of these devices can be mounted or used as swap.
+// Devices returns a map from device numbers to kernel names. The map contains the disk, its partitions, its holders and
+// the partitions of its holders. Each device in the map can be mounted or used as swap.
 //
 // If the disk is gone, the error wraps disk.ErrGone. Devices leaves out any other device that disappears during the
 // call.

@@ -1,5 +1,5 @@
 // Package sysfs reads the facts of disks from sysfs and from udev's database, below a root path. Package sysfs opens no
-// disk, reads no content and starts no program.
+// disk, reads no content of a disk and starts no program.
 package sysfs
 
 import (
@@ -32,8 +32,8 @@ func (f FS) path(elements ...string) string {
 // follow the name of the disk.
 //
 // Names lists all entries of /sys/block, whether virtual, empty or removable, except hidden entries and unused loop
-// devices. Hidden entries, such as the single paths of NVMe multipath (GENHD_FL_HIDDEN), have no device node. A loop
-// device without a backing file is unused.
+// devices. Hidden entries, such as the individual paths of NVMe multipath (GENHD_FL_HIDDEN), have no device node. A
+// loop device without a backing file is unused.
 func (f FS) Names() ([]string, error) {
 	entries, err := os.ReadDir(f.path("sys/block"))
 	if err != nil {
@@ -59,12 +59,12 @@ func (f FS) Names() ([]string, error) {
 	return names, nil
 }
 
-// Newest returns the highest sequence number of the attached disks. The parameter name is the kernel name of a removed
-// disk. Newest leaves out each disk that certainly came after this removal.
+// Newest returns the highest sequence number of the attached disks. The parameter `name` is the kernel name of a removed
+// disk. Newest leaves out each disk that was certainly attached after this removal.
 //
-// If an attached disk has the removed disk's name, the attached disk and all disks with higher sequence numbers came
-// after the removal. The callback, which may be nil, reports whether the disk with the given name came after the
-// removal.
+// If an attached disk has the removed disk's name, the attached disk and all disks with higher sequence numbers were
+// attached after the removal. The function `later` reports whether the disk with the given name was attached after the
+// removal. The parameter `later` may be nil.
 func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 	names, err := FS{Root: f.Root}.Names()
 	if err != nil {
@@ -97,9 +97,9 @@ func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 	return newest, nil
 }
 
-// Disk returns the facts about a disk that sysfs and udev's database have: the fields of disk.Facts from ID to Holders,
-// and Udev. Disk reads the sequence number first and last, so that all facts are about one disk. The error wraps
-// disk.ErrGone if the disk is not attached, or was detached during the call.
+// Disk returns the facts that sysfs and udev's database contain about a disk: the fields of disk.Facts from ID to
+// Holders, and the field Udev. Disk reads the sequence number first and last, so that all facts are about one disk. The
+// error wraps disk.ErrGone if the disk is not attached, or was detached during the call.
 func (f FS) Disk(name string) (disk.Facts, error) {
 	facts, err := f.disk(name)
 	if err != nil {
@@ -129,16 +129,17 @@ func (f FS) disk(name string) (disk.Facts, error) {
 	return facts, nil
 }
 
-// attachment is a disk or a partition that is attached now.
+// The type `attachment` is a disk or a partition that is attached now.
 type attachment struct {
 	seq uint64
-	// entry is a path in /sys/block or /sys/class/block, which leads to the directory dir until the disk is detached.
+	// The field `entry` is a path in /sys/block or /sys/class/block. Until the disk is detached, this path leads to the
+	// directory in the field `dir`.
 	entry, dir string
-	// whole is the directory of the whole disk.
+	// The field `whole` is the directory of the whole disk.
 	whole string
 }
 
-// find returns the attachment with that kernel name. If no disk or partition has the name, the error wraps
+// The method `find` returns the attachment with that kernel name. If no disk or partition has the name, the error wraps
 // disk.ErrGone.
 func (f FS) find(name string) (at attachment, err error) {
 	if at.entry, err = f.entry(name); err != nil {
@@ -164,7 +165,8 @@ func (f FS) find(name string) (at attachment, err error) {
 	return at, nil
 }
 
-// check returns an error that wraps disk.ErrGone if the disk has been detached since find returned the attachment.
+// The method `check` returns an error that wraps disk.ErrGone if the disk has been detached since find returned the
+// attachment.
 func (at *attachment) check() error {
 	seq, err := sequence(at.entry)
 	switch {
@@ -176,8 +178,8 @@ func (at *attachment) check() error {
 	return nil
 }
 
-// entry returns the path of a disk's entry in /sys/block. For a partition, if FS.Partitions is set, the path is in
-// /sys/class/block.
+// The method `entry` returns the path of a disk's entry in /sys/block. For a partition, if FS.Partitions is set, the path
+// is in /sys/class/block.
 func (f FS) entry(name string) (string, error) {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return "", errors.New("not a name of a disk")
@@ -207,8 +209,8 @@ func resolveEntry(entry string) (string, error) {
 	return filepath.Join(filepath.Dir(entry), target), nil
 }
 
-// detached reports whether the directory of a whole disk belongs to a loop device without a file. The directory "loop"
-// exists only while the loop device has a file (loop_sysfs_init in drivers/block/loop.c).
+// The function `detached` reports whether the directory of a whole disk belongs to a loop device without a backing file.
+// The directory "loop" exists only while the loop device has a backing file (loop_sysfs_init in drivers/block/loop.c).
 func detached(dir string) bool {
 	if !strings.HasPrefix(filepath.Base(dir), "loop") {
 		return false
@@ -217,7 +219,7 @@ func detached(dir string) bool {
 	return missing(err)
 }
 
-// goneOr adds disk.ErrGone to the error if the disk's directory no longer exists.
+// goneOr adds disk.ErrGone to the error if the disk's directory no longer exists, or if the error is ENODEV.
 func goneOr(dir string, err error) error {
 	if _, stat := os.Stat(dir); missing(stat) || errors.Is(err, syscall.ENODEV) {
 		return fmt.Errorf("%w: %w", disk.ErrGone, err)
@@ -225,8 +227,9 @@ func goneOr(dir string, err error) error {
 	return err
 }
 
-// missing reports whether the error means that a file or directory of sysfs does not exist. The kernel returns ENOENT
-// for a missing file, and ENODEV for a file that disappeared while open (kernfs_get_active in fs/kernfs/dir.c).
+// The function `missing` reports whether the error means that a file or directory of sysfs does not exist. The kernel
+// returns ENOENT for a missing file, and ENODEV for a file that disappeared while open (kernfs_get_active in
+// fs/kernfs/dir.c).
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
 }
@@ -307,7 +310,7 @@ func readAttribute(path string) (string, error) {
 	return string(b), err
 }
 
-// number reads a sysfs attribute whose value is a decimal number.
+// The function `number` reads a sysfs attribute whose value is a decimal number.
 func number(dir, attribute string) (uint64, error) {
 	name := filepath.Join(dir, attribute)
 	text, err := readAttribute(name)

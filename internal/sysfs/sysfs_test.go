@@ -50,15 +50,15 @@ func sdaFacts() disk.Facts {
 	}
 }
 
-// as(change) calls the function change with the facts of the disk vdb, and returns the changed facts.
+// as(change) calls the function `change` with the facts of the disk vdb, and returns the changed facts.
 func as(change func(*disk.Facts)) disk.Facts {
 	f := vdbFacts()
 	change(&f)
 	return f
 }
 
-// TestNewest checks that Newest leaves out disks that came after the removal of the named disk. A disk that now has the
-// name of a removed disk came after the removal.
+// TestNewest checks that Newest leaves out disks that were attached after the removal of the named disk. A disk that
+// now has the name of a removed disk was attached after the removal.
 func TestNewest(t *testing.T) {
 	disks := tree{
 		"sys/block/vda/diskseq":    "1\n",
@@ -143,7 +143,7 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// flat returns the sysfs tree of the disk vdb without the link that shows the disk's bus.
+// The function `flat` returns the sysfs tree of the disk vdb without the link that shows the disk's bus.
 func flat() tree {
 	t := tree{}
 	for path, content := range virtio {
@@ -224,7 +224,7 @@ func TestDiskGoesWhileRead(t *testing.T) {
 			}
 			done := make(chan error)
 			go func() {
-				// The open waits until Disk opens the FIFO for reading.
+				// OpenFile waits until Disk opens the FIFO for reading.
 				w, err := os.OpenFile(ro, os.O_WRONLY, 0)
 				if err == nil {
 					err = test.meddle(fs.Root)

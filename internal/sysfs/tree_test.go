@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// tree maps the paths of a directory tree to the content of the files. The content "-> X" makes the path a symbolic
-// link to X. A path that ends with a slash is a directory.
+// The type `tree` maps the paths of a directory tree to the content of the files. The content "-> X" makes the path a
+// symbolic link to X. A path that ends with a slash is a directory.
 type tree map[string]string
 
 // with(changes) returns a copy of the tree with the changes. A path whose content is changed to "-" is removed.
@@ -53,8 +53,8 @@ const (
 	dm1 = "sys/devices/virtual/block/dm-1/"
 )
 
-// virtio is the sysfs tree of a virtio-blk disk on Debian 12 (Linux 6.1) in QEMU's q35, behind a PCIe root port. The
-// virtio-blk disk has an entry in udev's database.
+// The variable `virtio` is the sysfs tree of a virtio-blk disk on Debian 12 (Linux 6.1) in QEMU's q35, behind a PCIe root
+// port. The virtio-blk disk has an entry in udev's database.
 var virtio = tree{
 	"sys/block/vdb":                  "-> ../devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb",
 	vdb + "dev":                      "254:16\n",
@@ -86,7 +86,7 @@ V:1
 `,
 }
 
-// scsi adds a disk behind virtio-scsi to the tree virtio. The virtio-scsi disk has a partition with LVM on it.
+// The tree scsi adds a disk behind virtio-scsi to the tree virtio. The virtio-scsi disk has a partition with LVM on it.
 var scsi = virtio.with(tree{
 	"sys/block/sda":                  "-> ../devices/pci0000:00/0000:00:02.1/0000:02:00.0/virtio1/host2/target2:0:0/2:0:0:1/block/sda",
 	sda + "dev":                      "8:0\n",

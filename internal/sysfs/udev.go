@@ -15,7 +15,7 @@ import (
 // maxDatabase bounds the size in bytes of one device's entry in udev's database. Real entries have one or two KiB.
 const maxDatabase = 64 << 10
 
-// The method udev returns the disk's properties from udev's database, and the value of the disk's property ID_PATH.
+// The method `udev` returns the disk's properties from udev's database, and the value of the disk's property ID_PATH.
 func (f FS) udev(id disk.ID) (disk.Udev, string, error) {
 	text, err := readBounded(f.path("run/udev/data", "b"+id.Dev.String()), maxDatabase)
 	if missing(err) {
@@ -72,14 +72,14 @@ func (f FS) udevOf(name string) (disk.Udev, error) {
 	return u, err
 }
 
-// parseUdev returns the disk's properties and ID_PATH from an entry of udev's database. udev writes the entries in
-// device_update_db (systemd's src/libsystemd/sd-device/device-private.c).
+// parseUdev returns the disk's properties and ID_PATH from an entry of udev's database. systemd's function
+// device_update_db writes the entries (src/libsystemd/sd-device/device-private.c).
 //
 // The key of an entry in udev's database is the device number, which another disk may have by now. An entry stores the
-// link disk/by-diskseq/N instead of DISKSEQ. 60-persistent-storage.rules makes this link from DISKSEQ. parseUdev
-// ignores an entry without the disk's by-diskseq link. Such an entry belongs to another disk, or to a device without
-// this link, such as a device that LVM hides (90-hotmount.rules). udev stores the time of initialisation after all
-// rules have run. parseUdev ignores an entry without this time.
+// link disk/by-diskseq/N instead of DISKSEQ. 60-persistent-storage.rules makes the link disk/by-diskseq/N from DISKSEQ.
+// parseUdev ignores an entry without the disk's by-diskseq link. Such an entry belongs to another disk, or to a device
+// without this link, such as a device that LVM hides (90-hotmount.rules). udev stores the time of initialisation after
+// all rules have run. parseUdev ignores an entry without the time of initialisation.
 func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	var (
 		u           disk.Udev
@@ -127,8 +127,8 @@ func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	return u, properties["ID_PATH"]
 }
 
-// product multiplies two numbers in the given base. product returns 0 if a factor is not a number, or if the product is
-// larger than the size of any disk.
+// The function `product` multiplies two numbers that are written in the given base. product returns 0 if a factor is not
+// a number, or if the product is larger than the size of any disk.
 func product(a, b string, base int) uint64 {
 	x, errX := strconv.ParseUint(a, base, 64)
 	y, errY := strconv.ParseUint(b, base, 64)
@@ -147,9 +147,9 @@ func isFalse(s string) bool {
 	return false
 }
 
-// encoded returns the value of a udev property. If the property has an escaped form (_ENC), the function decodes that
-// form, which has all characters of the value. If the property has no escaped form, the function returns the plain
-// property, in which udev has replaced some characters.
+// The function `encoded` returns the value of a udev property. If the property has an escaped form (_ENC), the function
+// decodes the escaped form, which contains all characters of the value. If the property has no escaped form, the
+// function returns the plain property, in which udev has replaced some characters.
 func encoded(properties map[string]string, key string) string {
 	if v, found := properties[key+"_ENC"]; found {
 		return disk.Unescape(v)

@@ -39,7 +39,7 @@ const maxName = 32
 // errForeign is the error for a well-formed frame that is not about a disk or partition.
 var errForeign = errors.New("not about a disk")
 
-// parse returns the hint of one frame from udev. The function parse first checks everything on which go-udev's parser
+// parse returns the hint of one frame from udev. The function `parse` first checks everything on which go-udev's parser
 // relies, so that the parser cannot panic. go-udev's parser rejects a frame with an equals sign in the value of a
 // property. Such a frame causes a rescan (Counters.Unreadable).
 func parse(frame []byte) (Hint, error) {
@@ -93,7 +93,7 @@ func hint(event *netlink.UEvent) (Hint, error) {
 	if !plausibleName(h.Name) || partition && !plausibleName(h.Whole) {
 		return Hint{}, errors.New("no plausible device name")
 	}
-	// A partition's event has the disk sequence number of the whole disk.
+	// A partition's event contains the disk sequence number of the whole disk.
 	if seq, found := event.Env["DISKSEQ"]; found && !partition {
 		var err error
 		if h.Seq, err = strconv.ParseUint(seq, 10, 64); err != nil {

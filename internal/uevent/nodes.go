@@ -13,9 +13,9 @@ import (
 )
 
 // Nodes records the order in which entries of a directory (/dev) appear and disappear. The kernel makes the node of a
-// disk before the event "add", and removes the node before the event "remove" (device_add and device_del in
-// drivers/base/core.c). udev's events do not show the order of the kernel's events, because udev runs its rules for
-// several disks at once. WatchNodes returns a Nodes.
+// disk before it sends the event "add" (device_add in drivers/base/core.c). The kernel removes the node before it sends
+// the event "remove" (device_del). udev's events do not show the order of the kernel's events, because udev runs its
+// rules for several disks at once. WatchNodes returns a Nodes.
 //
 // Nodes does not use fsnotify, because fsnotify asks for all events about the entries. With fsnotify, each write to
 // /dev/null would wake the daemon.
@@ -25,9 +25,9 @@ type Nodes struct {
 	events    *os.File
 
 	mu sync.Mutex
-	// heard counts the events, and gives each event a number. made[name] is the number of the event with which the
-	// entry appeared. made[name] exists only while the entry exists. gone[name] is the number of the event with which
-	// the entry last disappeared.
+	// The field `heard` is the number of the newest event. made[name] is the number of the event with which the entry
+	// appeared. made[name] exists only while the entry exists. gone[name] is the number of the event with which the
+	// entry last disappeared.
 	heard      uint64
 	made, gone map[string]uint64
 	buf        []byte
@@ -84,7 +84,7 @@ func (n *Nodes) CameAfter(name, other string) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// The queue may still have events that Run has not read. If CameAfter cannot read the queued events, it uses the
+	// The queue may still contain events that Run has not read. If CameAfter cannot read the queued events, it uses the
 	// events that Run has read.
 	if conn, err := n.events.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { _ = n.read(int(fd)) })
@@ -110,7 +110,7 @@ func (n *Nodes) read(fd int) error {
 		}
 		for at := n.buf[:size]; len(at) >= unix.SizeofInotifyEvent; {
 			// The second word of struct inotify_event is the mask of the event (inotify(7)). The last word of struct
-			// inotify_event is the length of the name that follows, with its padding of zeros.
+			// inotify_event is the length of the name that follows, including the padding of zeros.
 			mask, length := binary.NativeEndian.Uint32(at[4:]), int(binary.NativeEndian.Uint32(at[12:]))
 			padded, rest := at[unix.SizeofInotifyEvent:][:length], at[unix.SizeofInotifyEvent+length:]
 			raw, _, _ := bytes.Cut(padded, []byte{0})

@@ -66,8 +66,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// TestCameAfter checks that CameAfter knows the order of events even if Run has not read them yet. If the order is not
-// known, CameAfter must return false.
+// TestCameAfter checks that CameAfter finds the order of events even if Run has not read the events yet. If the order
+// is not known, CameAfter must return false.
 func TestCameAfter(t *testing.T) {
 	dir := t.TempDir()
 	do := func(names ...string) {

@@ -24,8 +24,8 @@ type Hint struct {
 	// Action is the kernel's name for the event: "add", "change", "remove" and so on (enum kobject_action in
 	// include/linux/kobject.h).
 	Action string
-	// Partition reports whether the event is about a partition. For a partition, Whole is the name of the whole disk,
-	// and Seq is 0. For a disk, Whole is empty.
+	// Partition reports whether the event is about a partition. For a partition, the field Whole is the name of the
+	// whole disk, and Seq is 0. For a whole disk, the field Whole is empty.
 	Partition bool
 	Whole     string
 	// Rescan asks for a look at every disk. Cause is the reason, in words.
@@ -33,7 +33,7 @@ type Hint struct {
 	Cause  string
 }
 
-// Counters has counts of the frames that a Listener has received since its creation.
+// Counters counts the frames that a Listener has received or lost since its creation.
 type Counters struct {
 	// Frames is the number of frames that passed the kernel's filter and were read.
 	Frames uint64
@@ -56,8 +56,9 @@ type Listener struct {
 }
 
 const (
-	// udevGroup is the multicast group to which udev sends a device after its rules have run (MONITOR_GROUP_UDEV in
-	// systemd's device-monitor-private.h). The value is a bit mask, as in bind(2) and in the sender's address.
+	// udevGroup is the multicast group to which udev sends the event of a device after udev's rules have run
+	// (MONITOR_GROUP_UDEV in systemd's device-monitor-private.h). The value is a bit mask, as in bind(2) and in the
+	// sender's address.
 	udevGroup = 2
 	// maxFrame is the length in bytes of the longest frame that is read as a whole. udev's own listeners read frames of
 	// up to 8 KiB.

@@ -14,7 +14,7 @@ import (
 // MakeLink makes a link at the given path in a class directory. The link leads through disk.LinkDirectory to the disk.
 // MakeLink replaces a link of an earlier attachment, and fails if any other entry has the same path.
 //
-// The caller keeps the disk open, so that the kernel cannot give the disk's name to another disk.
+// The caller must keep the disk open, so that the kernel cannot give the disk's name to another disk.
 func MakeLink(link string, id disk.ID) (err error) {
 	defer wrap(&err, "cannot make the link %s to %s", disk.Visible(link), id)
 	class, name, err := openLink(link)

@@ -37,8 +37,8 @@ func targetOf(path string) string {
 	return target
 }
 
-// TestLinks checks that a link leads to its disk through disk.LinkDirectory, can be made again, and is removed. Other
-// links stay.
+// TestLinks checks that MakeLink makes a link that leads to its disk through disk.LinkDirectory. A second call of
+// MakeLink must succeed. RemoveLink must remove the link, but not the link of another attachment.
 func TestLinks(t *testing.T) {
 	class := ownDev(t)
 	link, via := filepath.Join(class, "virtio-A"), disk.LinkDirectory+"/virtio-A"

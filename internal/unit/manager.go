@@ -30,9 +30,9 @@ const privateSocket = "/run/systemd/private"
 // unit_remove_transient in systemd's src/core/unit.c).
 const transientUnits = "/run/systemd/transient"
 
-// patience is the time limit for a connection to PID 1, and for a call. The constant patience equals PID 1's own limit
-// for a connecting client (BUS_AUTH_TIMEOUT in systemd's src/libsystemd/sd-bus/bus-socket.c). A PID 1 in an emulated
-// machine has taken 30 seconds to answer, while it handled many events. dialEvery is the time between attempts to
+// patience is the time limit for a connection to PID 1, and for a call. The constant `patience` equals PID 1's own limit
+// for a connecting client (BUS_AUTH_TIMEOUT in systemd's src/libsystemd/sd-bus/bus-socket.c). PID 1 of an emulated
+// machine has taken 30 seconds to answer while it processed many events. dialEvery is the time between attempts to
 // connect while PID 1 re-executes itself.
 const (
 	patience  = 90 * time.Second
@@ -65,7 +65,7 @@ func (e *JobError) Error() string {
 // it. On its private socket, PID 1 reports every change of every unit to each connection. On a busy node, an open
 // connection would wake the daemon all the time.
 type Manager struct {
-	// socket and transient replace privateSocket and transientUnits in tests.
+	// In tests, the fields `socket` and transient replace the constants privateSocket and transientUnits.
 	socket, transient string
 
 	starts starts
@@ -90,9 +90,9 @@ func (m *Manager) withConnection(ctx context.Context, use func(context.Context, 
 	return use(ctx, c)
 }
 
-// connect connects through go-systemd. go-systemd asks for one connection for calls and another for signals. The method
-// connect gives go-systemd one connection for both calls and signals. While PID 1 handles many events, it needs several
-// seconds for each connection.
+// The method `connect` connects to PID 1 through go-systemd. go-systemd asks for one connection for calls and another for
+// signals. connect() gives go-systemd one connection for both calls and signals. While PID 1 has many events to
+// process, each new connection takes several seconds.
 //
 // The connection ends when the context ends. If the connection breaks, or PID 1 does not answer, connect cancels the
 // context with the reason.
@@ -154,7 +154,8 @@ func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
 		return nil, err
 	}
 	late := time.AfterFunc(patience, func() { c.Close() })
-	// dial sends no Hello, because the private socket has no message bus: PID 1 itself is at the other end.
+	// dialOnce sends no Hello message, because PID 1 itself, and not a message bus, is at the other end of the private
+	// socket.
 	err = c.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Getuid()))})
 	if !late.Stop() {
 		err = errSilent
@@ -165,9 +166,9 @@ func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
 	return c, nil
 }
 
-// job starts a job of PID 1 and waits until that job has ended. If the context ends first, the wait ends, and PID 1
-// continues its job. If the connection breaks, the method starts the same job again. A second start is harmless for
-// every job of hotmount.
+// The method named job starts a job of PID 1 and waits until that job has ended. If the context ends first, the wait
+// ends, and PID 1 continues its job. If the connection breaks, the method `starts` the same job again. A second start is
+// harmless for every job of hotmount.
 func (m *Manager) job(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	for {
 		if err := m.jobOnce(ctx, unit, start); !errors.Is(err, errLost) {
@@ -178,8 +179,8 @@ func (m *Manager) job(ctx context.Context, unit string, start func(context.Conte
 
 func (m *Manager) jobOnce(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	return m.withConnection(ctx, func(connected context.Context, c *sd.Conn) error {
-		// go-systemd sends the job's result while it holds a lock. Because the channel has a buffer, go-systemd sends
-		// the result without a wait.
+		// go-systemd sends the job's result while it holds a lock. Because the channel has a buffer, go-systemd does
+		// not block when it sends the result.
 		result := make(chan string, 1)
 		if _, err := start(connected, c, result); err != nil && c.Connected() {
 			return refusal(unit, err)
@@ -228,8 +229,8 @@ func (m *Manager) startTransient(ctx context.Context, name string, properties []
 	return refusal(name, err)
 }
 
-// call calls a method of PID 1's manager over a new connection, and stores the result. The time limit is the constant
-// patience.
+// The method `call` calls a D-Bus method of PID 1's Manager interface over a new connection, and stores the answer in the
+// argument result. The time limit is the constant `patience`.
 func (m *Manager) call(ctx context.Context, method string, result any, args ...any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
 	defer cancel()
@@ -241,11 +242,11 @@ func (m *Manager) call(ctx context.Context, method string, result any, args ...a
 	return c.Object(systemd, systemdPath).CallWithContext(ctx, systemd+".Manager."+method, 0, args...).Store(result)
 }
 
-// MountEnded reports whether the job of StartMount has ended. If the job has ended and nothing is mounted, the error is
-// a *JobError.
+// MountEnded reports whether the job that StartMount requested has ended. If the job has ended and nothing is mounted,
+// the error is a *JobError.
 //
 // PID 1 removes the file of a transient unit when it unloads the unit. While the file exists, MountEnded returns false
-// without a question to PID 1, because each connection costs PID 1 time. If the parameter sure is set, MountEnded
+// without a question to PID 1, because each connection costs PID 1 time. If the parameter `sure` is true, MountEnded
 // always asks PID 1.
 func (m *Manager) MountEnded(ctx context.Context, path string, sure bool) (bool, error) {
 	if err := checkPath(path); err != nil {
@@ -284,7 +285,7 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 		return false, err
 	}
 	if state != "active" {
-		// PID 1 has already removed the failed unit. The journal has the unit's result.
+		// PID 1 has already removed the failed unit. The journal contains the unit's result.
 		return true, &JobError{Unit: name, Result: "failed"}
 	}
 	return true, nil
@@ -319,8 +320,8 @@ func (m *Manager) hasMountUnit(path string) bool {
 	return err == nil
 }
 
-// refusal returns the reason why PID 1 did not take a job for the unit, or nil if PID 1 took the job. The returned
-// error never blames the disk, because only the result of a job can show a fault of the disk.
+// refusal returns the reason why PID 1 did not accept a job for the unit, or nil if PID 1 accepted the job. The
+// returned error never blames the disk, because only the result of a job can show a fault of the disk.
 func refusal(unit string, err error) error {
 	var e dbus.Error
 	switch {
@@ -380,7 +381,7 @@ func (m *Manager) Plugged(ctx context.Context, id disk.ID) (time.Duration, error
 	if !ok {
 		return 0, disk.OfNode(fmt.Errorf("cannot find out when %s became active: the unit has no ActiveEnterTimestampMonotonic", device))
 	}
-	// go-systemd returns the variant as text: the type t (uint64), then the number.
+	// go-systemd returns the variant as text: the type `t` (uint64), then the number.
 	began, err := strconv.ParseUint(strings.TrimPrefix(userspace, "@t "), 10, 64)
 	if err != nil {
 		return 0, disk.OfNode(fmt.Errorf("cannot parse the time at which userspace began: %w", err))

@@ -33,7 +33,8 @@ func mountUnit() MountUnit {
 	}
 }
 
-// wanted has every call that PID 1 may get, with all properties, in the form in which the call arrives on the socket.
+// The constant `wanted` contains every call that hotmount may send to PID 1, with all properties, in the form in which
+// the call arrives on the socket.
 const wanted = `StartTransientUnit mnt-disks-5f0c8f3e\x2d2b3c\x2d4d61\x2d9c2e\x2d0a1b2c3d4e5f.mount fail [
   Description "xfs 5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f on /dev/vdb"
   What "/dev/disk/by-diskseq/12"
@@ -71,7 +72,7 @@ func startMount(ctx context.Context, m *Manager, u MountUnit) error {
 	return err
 }
 
-// The list named jobs has a call of each Manager method that starts a job.
+// The list named jobs contains a call of each Manager method that starts a job.
 var jobs = []struct {
 	name string
 	call func(context.Context, *Manager) error
@@ -88,19 +89,19 @@ var jobs = []struct {
 	{"Run unmount", program(disk.ProgramUnmount)},
 }
 
-// program returns a function that runs the program.
+// The function named program returns a function that starts the given program through Manager.Run.
 func program(p disk.Program) func(context.Context, *Manager) error {
 	return func(ctx context.Context, m *Manager) error {
 		return m.Run(ctx, p, disk.ID{Seq: 12, Dev: disk.Dev{Major: 254, Minor: 16}}, mountUnit().Path)
 	}
 }
 
-// format runs the program that formats.
+// The function `format` runs ProgramFormat.
 func format(ctx context.Context, m *Manager, seq uint64) error {
 	return m.Run(ctx, disk.ProgramFormat, disk.ID{Seq: seq}, "")
 }
 
-// This list has at least one call of each method that the type Manager exports.
+// The list named everything contains at least one call of each method that the type Manager exports.
 var everything = append(slices.Clone(jobs), []struct {
 	name string
 	call func(context.Context, *Manager) error
@@ -202,7 +203,7 @@ func TestMountEnded(t *testing.T) {
 			t.Errorf("%+v: ended %v, error %v", test, ended, err)
 		}
 		p.noConnections(t)
-		// While the file of the unit exists, MountEnded must not ask PID 1, unless the parameter sure is set.
+		// While the file of the unit exists, MountEnded must not ask PID 1, unless the parameter `sure` is true.
 		m.transient = t.TempDir()
 		if err := os.WriteFile(filepath.Join(m.transient, Name(mountUnit().Path)), nil, 0o644); err != nil {
 			t.Fatal(err)
@@ -326,7 +327,8 @@ func TestMissingAbove(t *testing.T) {
 	}
 }
 
-// TestPlugged checks that after a soft reboot, a disk counts as plugged since the start of the new userspace.
+// TestPlugged checks that Plugged returns the start time of the new userspace for a disk that was plugged before a soft
+// reboot.
 func TestPlugged(t *testing.T) {
 	for name, test := range map[string]struct {
 		state            string

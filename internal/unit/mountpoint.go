@@ -13,8 +13,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// ErrNotEmpty reports that a mount point without a mount holds files. hotmount neither removes a mount point with files
-// nor mounts over it.
+// ErrNotEmpty reports that a mount point contains more than the marker although nothing is mounted on it. hotmount
+// neither removes such a mount point nor mounts a filesystem on it.
 var ErrNotEmpty = errors.New("the directory is not empty although nothing is mounted there")
 
 const marker = disk.Marker
@@ -134,7 +134,7 @@ func unmark(d *os.File) error {
 	return unix.Unlinkat(int(d.Fd()), marker, 0)
 }
 
-// RemoveMountPoint removes the mount point of a UUID from a class directory if the mount point holds nothing but the
+// RemoveMountPoint removes the mount point of a UUID from a class directory if the mount point contains nothing but the
 // marker. RemoveMountPoint does not change a directory on which a filesystem is mounted. A missing directory is not an
 // error.
 func RemoveMountPoint(dir, uuid string) (err error) {
@@ -243,7 +243,7 @@ func openPoint(class *os.File, uuid string) (*os.File, error) {
 	return openBelow(place, ".", 0)
 }
 
-// openBelow opens a directory within another directory. The name of the returned file is the whole path.
+// openBelow opens a directory within another directory. The name of the returned file is the full path.
 func openBelow(d *os.File, name string, flags int) (*os.File, error) {
 	fd, err := unix.Openat(int(d.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|flags, 0)
 	if err != nil {
@@ -297,7 +297,7 @@ func isBare(d *os.File) error {
 const immutable = 0x10
 
 // setImmutable sets or clears FS_IMMUTABLE_FL (ioctl_iflags(2), chattr(1)). setImmutable does nothing on a filesystem
-// that does not have the flag, such as tmpfs before Linux 6.6.
+// that does not support the flag, such as tmpfs before Linux 6.6.
 func setImmutable(d *os.File, enable bool) error {
 	flags, err := unix.IoctlGetUint32(int(d.Fd()), unix.FS_IOC_GETFLAGS)
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {

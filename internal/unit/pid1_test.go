@@ -19,25 +19,26 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// pid1 acts as systemd on its own socket. pid1 logs each call as text, answers the call, and signals the end of the job
-// to subscribers. The real PID 1 of systemd 252 signals the end of a job to all connections, but other versions may
-// signal only to subscribers.
+// The type pid1 simulates systemd on a socket of its own. pid1 logs each call as text, answers the call, and signals
+// the end of the job to subscribers. The real PID 1 of systemd 252 signals the end of a job to all connections, but
+// other versions may signal only to subscribers.
 type pid1 struct {
 	socket string
-	// refuse is the D-Bus error with which each call fails, or empty if the calls succeed. If refuseOnly is set, a call
-	// fails only if its first argument contains refuseOnly.
+	// The field `refuse` is the D-Bus error with which each call fails, or empty if the calls succeed. If refuseOnly is
+	// set, a call fails only if its first argument contains refuseOnly.
 	refuse, refuseOnly string
-	// The field lose is the number of answers that pid1 does not send. In place of each such answer, pid1 closes the
+	// The field `lose` is the number of answers that pid1 does not send. In place of each such answer, pid1 closes the
 	// connection.
 	lose int
-	// The field result is the result of each job, or empty if no signal reports the end of a job.
+	// The field `result` is the result of each job, or empty if no signal reports the end of a job.
 	result string
-	// unit has the properties that pid1 reports for every unit.
+	// The field `unit` contains the properties that pid1 reports for every unit.
 	unit map[string]any
 
 	mu  sync.Mutex
 	log []string
-	// conns has the open connections. The value in conns reports whether the connection has subscribed to signals.
+	// The keys of the map named conns are the open connections. A value reports whether the connection has subscribed
+	// to signals.
 	conns  map[net.Conn]bool
 	all    int // number of connections so far
 	serial uint32
@@ -215,8 +216,8 @@ func (p *pid1) answer(c net.Conn, m *dbus.Message) error {
 	return nil
 }
 
-// show formats an argument of a call as busctl(1) does, but with each structure on its own line, and with bytes as
-// text.
+// The function `show` formats an argument of a call as busctl(1) does, but with each structure on its own line, and with
+// bytes as text.
 func show(v any) string {
 	switch v := v.(type) {
 	case [][]any:

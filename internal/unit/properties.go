@@ -26,7 +26,7 @@ type MountUnit struct {
 	Path string
 	// Type is the filesystem's type: xfs or ext4.
 	Type string
-	// Options are mount options. Each entry is one option.
+	// Options are the mount options, one option in each entry.
 	Options []string
 	// Description is a text for people. Description must be safe to print.
 	Description string
@@ -41,12 +41,13 @@ func cleanupUnit(path string) string {
 	return "hotmount-cleanup@" + unit.UnitNamePathEscape(path) + ".service"
 }
 
-// types are the types of filesystems that hotmount may ask PID 1 to mount.
+// The variable `types` lists the filesystem types that hotmount may ask PID 1 to mount.
 var types = []string{"xfs", "ext4"}
 
-// properties returns all properties that PID 1 gets for a mount unit. The properties that a transient mount unit can
-// have, and their D-Bus types, are in bus_mount_set_transient_property (systemd's src/core/dbus-mount.c). The general
-// properties and the allowed dependencies are in bus_unit_set_transient_property (src/core/dbus-unit.c).
+// The method `properties` returns the properties that hotmount sets for every mount unit. startTogether sets two more
+// properties. The properties that a transient mount unit can have, and their D-Bus types, are listed in
+// bus_mount_set_transient_property (systemd's src/core/dbus-mount.c). The general properties and the allowed
+// dependencies are listed in bus_unit_set_transient_property (src/core/dbus-unit.c).
 //
 // The mount unit has no BindsTo= on the device. With BindsTo=, systemd would try endlessly to unmount a busy mount of a
 // lost disk. systemd itself adds a weaker dependency on the device. Because of this dependency, systemd tries once to
@@ -65,14 +66,14 @@ func (u *MountUnit) properties() ([]sd.Property, error) {
 		p("What", u.ID.BySeq()),
 		p("Where", u.Path),
 		p("Type", u.Type),
-		// nofail keeps the boot from waiting for the mount (systemd.mount(5)).
+		// With nofail, the boot does not wait for the mount (systemd.mount(5)).
 		p("Options", strings.Join(append(slices.Clone(u.Options), "nofail"), ",")),
 		p("TimeoutUSec", uint64(u.Timeout/time.Microsecond)),
 		p("Environment", environment),
 		// CollectMode frees the unit's name after a failed mount.
 		p("CollectMode", "inactive-or-failed"),
-		// Because of nofail, systemd does not order the mount against local-fs.target. With Before=, systemd stops the
-		// services that may use the mount, such as kubelet, before it unmounts the filesystem.
+		// Because of nofail, systemd does not order the mount against local-fs.target. With Before=, systemd unmounts
+		// the filesystem only after it has stopped the services that may use the mount, such as kubelet.
 		p("Before", []string{"local-fs.target"}),
 		// PID 1 removes the directory when the mount ends, even while the daemon is down. The job for the cleanup never
 		// replaces another job, such as a job of a shutdown.
@@ -86,8 +87,8 @@ func (u *MountUnit) properties() ([]sd.Property, error) {
 // not read the many files of a locale.
 var environment = []string{"LC_ALL=C"}
 
-// line returns the mount as a line of fstab(5). The line does not have nofail, because with nofail mount(8) reports
-// success even if the disk is missing.
+// The method `line` returns the mount as a line of fstab(5). The line does not contain the option nofail, because with
+// nofail mount(8) reports success even if the disk is missing.
 func (u *MountUnit) line() string {
 	path := strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`).Replace(u.Path)
 	return fmt.Sprintf("%s %s %s %s 0 0\n", u.ID.BySeq(), path, u.Type, cmp.Or(strings.Join(u.Options, ","), "defaults"))

@@ -146,8 +146,8 @@ func TestMakeAndRemove(t *testing.T) {
 	}
 }
 
-// TestImmutableWhereItCan checks that the tests run on a filesystem that has the immutable flag, because the other
-// tests would prove nothing without it.
+// TestImmutableWhereItCan checks that the tests run on a filesystem that supports the immutable flag, because the other
+// tests would prove nothing without the flag.
 func TestImmutableWhereItCan(t *testing.T) {
 	if _, known := flagOf(t, t.TempDir()); !known {
 		t.Fatalf("the filesystem of %s has no immutable flag: set TMPDIR to a directory on ext4, XFS or btrfs", os.TempDir())
@@ -173,7 +173,8 @@ func TestWithoutFlag(t *testing.T) {
 	}
 }
 
-// TestLiveMount checks that hotmount does not remove a mounted directory, and does not make a mount point of it.
+// TestLiveMount checks that hotmount does not remove a directory on which a filesystem is mounted. hotmount must also
+// refuse to make a mount point of this directory.
 func TestLiveMount(t *testing.T) {
 	ownNamespace(t)
 	dir := classDir(t)

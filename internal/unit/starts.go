@@ -17,12 +17,12 @@ import (
 
 // The type named starts combines the mounts of several disks into one request (a batch). While mounts are under way,
 // new requests wait, and go to PID 1 together when the mounts are over. If many disks arrive at once, a separate
-// mount(8) for each disk would be the largest cost for PID 1 and the processors. The slower the mounts are, the larger
-// a batch becomes. The zero value is ready for use.
+// mount(8) for each disk would be the largest load on PID 1 and the processors. The slower the mounts are, the larger a
+// batch becomes. The zero value is ready for use.
 type starts struct {
 	mu      sync.Mutex
 	waiting []*start
-	// The field turn is a channel with room for one request: the request whose mounts are under way. The field is not a
+	// The field `turn` is a channel with room for one request: the request whose mounts are under way. The field is not a
 	// mutex, because StartMount waits for several channels in one select statement.
 	turn chan struct{}
 	// lastBatch is the time of the latest start of a service that mounts disks.
@@ -42,10 +42,10 @@ type start struct {
 }
 
 // waitMost is the maximum time for which new mounts wait for the mounts that are under way. A mount under way may have
-// a log to recover, or a disk that does not answer.
+// to recover the filesystem's log, or to wait for a disk that does not answer.
 const waitMost = 500 * time.Millisecond
 
-// add adds a mount to the queue and returns the channel s.turn.
+// The method `add` appends a mount to the queue and returns the channel s.turn.
 func (s *starts) add(one *start) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *starts) add(one *start) chan struct{} {
 	return s.turn
 }
 
-// take removes and returns all waiting mounts.
+// The method `take` empties the queue and returns all mounts that waited in it.
 func (s *starts) take() []*start {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +78,8 @@ func (s *starts) withdraw(one *start) bool {
 	return false
 }
 
-// StartMount starts a transient mount unit for a filesystem, and returns when PID 1 has the request. The mount table,
-// and not StartMount, shows when the filesystem is mounted. MountEnded reports whether the mount has failed.
+// StartMount starts a transient mount unit for a filesystem, and returns when PID 1 has received the request. The mount
+// table, and not StartMount, shows when the filesystem is mounted. MountEnded reports whether the mount has failed.
 //
 // When the caller no longer waits for the mount, it must call the returned function, even after an error. Later
 // requests wait for this call.
@@ -106,7 +106,7 @@ func (m *Manager) StartMount(ctx context.Context, u MountUnit) (over func(), err
 	return s.over, nil
 }
 
-// endTurn calls the function turn when all mount jobs have ended, or when the time limit has passed.
+// endTurn calls the function `turn` when all mount jobs have ended, or when the time limit has passed.
 func endTurn(all []*start, most time.Duration, turn func()) {
 	if len(all) == 0 { // another request already has the mount in its batch
 		turn()
@@ -138,7 +138,7 @@ func (s *starts) mayBeHeldBack() bool {
 	return time.Since(s.lastBatch) <= heldBack
 }
 
-// The method service records the present time as the last start of a service that mounts disks.
+// The method `service` records the present time as the last start of a service that mounts disks.
 func (s *starts) service() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,8 +164,8 @@ func (m *Manager) ask(ctx context.Context, all []*start) {
 	}
 }
 
-// togetherUnit is the beginning of the name of a service that mounts several disks. The service's name does not begin
-// with "hotmount-", because the sandbox of the services with that prefix would apply to mount(8).
+// togetherUnit is the beginning of the name of a service that mounts several disks. The name of such a service does not
+// begin with "hotmount-", because the sandbox of the services with that prefix would apply to mount(8).
 const togetherUnit = "hotmounts-"
 
 // condition is a condition of a unit (Conditions in org.freedesktop.systemd1(5)).
@@ -209,7 +209,8 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 		// With --fork each mount has its own process, and does not wait for the log or the disk of another mount.
 		// mount(8) has PID 1's mount namespace, capabilities and user, as in a mount unit.
 		sd.PropExecStart([]string{"/usr/bin/mount", "--all", "--fork", "--fstab", "/proc/self/fd/0"}, false),
-		// mount(8) follows links, so the service checks for links first. PID 1 makes the same check for a mount unit.
+		// mount(8) follows links, so the service checks for links first. For a mount unit, PID 1 itself checks for
+		// links.
 		p("Conditions", conditions),
 		p("StandardInput", "data"),
 		p("StandardInputData", []byte(table.String())),

@@ -18,7 +18,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// nth returns a mount unit for the test disk with that number.
+// nth returns a mount unit for the test disk with the given number.
 func nth(i int) MountUnit {
 	u := mountUnit()
 	u.ID = disk.ID{Name: fmt.Sprintf("vd%c", 'b'+i), Seq: uint64(12 + i)}
@@ -26,13 +26,13 @@ func nth(i int) MountUnit {
 	return u
 }
 
-// asked has the results of StartMount.
+// The type named asked contains the results of one call of StartMount.
 type asked struct {
 	over func()
 	err  error
 }
 
-// waits() calls StartMount in a goroutine, and returns when the mount is in the queue.
+// The function named waits calls StartMount in a goroutine, and returns when the mount is in the queue.
 func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan asked {
 	t.Helper()
 	waiting := func() int {

@@ -10,8 +10,8 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 )
 
-// Kubelets has the services that give volumes to pods. Before= of hotmount.service has the same services. The services
-// with the prefix snap belong to MicroK8s, Canonical Kubernetes, Charmed Kubernetes and Ubuntu on EKS.
+// Kubelets lists the services that give volumes to pods. Before= of hotmount.service lists the same services. The
+// services with the prefix snap belong to MicroK8s, Canonical Kubernetes, Charmed Kubernetes and Ubuntu on EKS.
 const Kubelets = "kubelet.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service k0sworker.service k0scontroller.service snap.microk8s.daemon-kubelite.service snap.k8s.kubelet.service snap.kubelet.daemon.service snap.kubelet-eks.daemon.service"
 
 // Static returns the mount unit as the text of a unit file (systemd.mount(5)). The unit file works without hotmount,

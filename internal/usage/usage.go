@@ -21,7 +21,7 @@ import (
 // Space is the usage of a mounted filesystem.
 type Space struct {
 	At string
-	// Size, Free and Available are in bytes (statfs(2)). Inodes and FreeInodes are counts.
+	// Size, Free and Available are in bytes (statfs(2)). Inodes and FreeInodes are numbers of inodes.
 	Size, Free, Available, Inodes, FreeInodes uint64
 	// Dev is the filesystem's device. Geometry is nil if the filesystem is not XFS, or if the process cannot read the
 	// geometry.
@@ -29,8 +29,8 @@ type Space struct {
 	Geometry *disk.Geometry
 }
 
-// Scan gathers the facts of all disks, and the usage of their mounted filesystems by path. The function Of reads and
-// changes the map in the parameter hung.
+// Scan gathers the facts of all disks, and the usage of their mounted filesystems by path. Scan passes the map hung to
+// the function Of, which reads and changes the map.
 func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Facts, map[string]Space, error) {
 	disks, err := h.Scan()
 	if err != nil {

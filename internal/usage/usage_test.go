@@ -66,7 +66,7 @@ func TestOf(t *testing.T) {
 	asks([]string{"/a", "/b"}, 2, 2)
 }
 
-// TestAt checks that measure returns how full a filesystem is, and on which device it lies.
+// TestAt checks that the function `measure` returns how full a filesystem is, and on which device the filesystem is.
 func TestAt(t *testing.T) {
 	dir := t.TempDir()
 	info, err := os.Stat(dir)

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// mountedTurn returns a turn in which the method mounts one disk after the given number of milliseconds.
+// mountedTurn returns a turn in which the method `mounts` one disk after the given number of milliseconds.
 func mountedTurn(figure, way string, ms float64, busy bool) Turn {
 	t := Turn{
 		Figure: figure, Way: way, Disks: 1, Idle: 1, Added: map[string]float64{"loop100": 1000}, Probed: map[string]float64{"loop100": 1000 + ms/2},
@@ -41,7 +41,7 @@ func TestTableHasMediansOfQuietTurns(t *testing.T) {
 	want := []Row{
 		{"one disk", "to mounted", hotmount, "ms", Interval{20, 10, 30}, 10, 30, 3, 4},
 		{"one disk", "to mounted", rule, "ms", Interval{40, 20, 60}, 20, 60, 3, 3},
-		// All turns of this method count, because none of them ran on an idle machine.
+		// All turns of this method are used, because none of them ran on an idle machine.
 		{"one disk", "to mounted", mountCall, "ms", Interval{7, 7, 7}, 7, 7, 0, 1},
 	}
 	if got := table.Rows[:3]; !slices.Equal(got, want) {
@@ -145,7 +145,8 @@ func TestSplitTurn(t *testing.T) {
 	}
 }
 
-// elements returns the number of elements of the given class in a picture. If the picture is not XML, the test fails.
+// The function `elements` returns the number of elements of the given class in a picture. If the picture is not XML, the
+// test fails.
 func elements(t *testing.T, picture, class string) int {
 	t.Helper()
 	n := 0
@@ -168,12 +169,13 @@ func TestPlots(t *testing.T) {
 	for _, way := range []string{hotmount, rule} {
 		r.Turns = append(r.Turns, mountedTurn("one", way, 40, false), mountedTurn("twenty", way, 10, false), mountedTurn("hundreds", way, 20, false))
 	}
-	// The traced turns of hotmount take 80 ms, and the turns without a trace 40 ms. The shares are 1/8, 1/4, 1/8 and 1/2.
+	// The traced turns of hotmount take 80 ms, and the turns without a trace 40 ms. The shares of the parts are 1/8,
+	// 1/4, 1/8 and 1/2.
 	traced := mountedTurn("split", hotmount, 80, false)
 	traced.Values = map[string]float64{splitUdev: 10, splitOwn: 20, splitPID1: 10, splitMount: 40}
 	r.Turns = append(r.Turns, traced)
 	one := r.plotOne()
-	// One of the texts ">40<" is a mark of the axis. The rule has no traced turns.
+	// One of the texts ">40<" is a label of the axis. The mount method named rule has no traced turns.
 	if n := elements(t, one, "bar"); n != 6 || strings.Count(one, ">40</text>") != 3 {
 		t.Errorf("the plot of one disk has %d bars, not four parts of hotmount and two of the rule that end at 40 ms:\n%s", n, one)
 	}

@@ -21,8 +21,8 @@ const (
 	bytesPerSecond = 500_000_000
 )
 
-// blanks measures the methods with blank disks that are as fast as memory. The disks are so fast because the kernel
-// returns zeros for blocks that were never written.
+// The method named blanks measures the mount methods with blank disks that are as fast as memory. The disks are so fast
+// because the kernel returns zeros for blocks that were never written.
 func (in *insideBench) blanks(ctx context.Context) error {
 	for r := range in.Turns {
 		for _, way := range order(in.Ways, nil, r) {
@@ -69,9 +69,9 @@ func (in *insideBench) blankTurn(ctx context.Context, way string) error {
 	return errors.Join(err, in.clear(ctx, loops), os.Remove(file))
 }
 
-// parts runs the steps for a blank disk one after the other, and returns their total time in milliseconds. The steps
-// run in a systemd unit, so that they are throttled like hotmount's unit. The first step begins after udev's event for
-// the disk.
+// The method named parts runs the steps for a blank disk one after the other, and returns their total time in
+// milliseconds. The steps run in a systemd unit, so that they are throttled like hotmount's unit. The first step begins
+// after udev's event for the disk.
 func (in *insideBench) parts(ctx context.Context, l *loop) (float64, error) {
 	n, err := in.numbers(ctx, "systemd-run -q --pipe --wait --collect bash -ec "+quote(fmt.Sprintf(`udevadm settle; s=$(date +%%s%%N)
 dd if=%[1]s of=/dev/null bs=1M iflag=direct 2>/dev/null; mkfs.xfs -q -K %[1]s
@@ -85,7 +85,7 @@ systemd-mount -q --fsck=no -t xfs %[1]s %[2]sparts; e=$(date +%%s%%N); echo $(( 
 	return n[0] / 1000, nil
 }
 
-// throttled measures the methods with blank disks that are as fast as a good SATA disk.
+// The method named throttled measures the mount methods with blank disks that are as fast as a good SATA disk.
 func (in *insideBench) throttled(ctx context.Context) error {
 	loops, err := in.loops(1)
 	if err != nil {
@@ -98,7 +98,7 @@ func (in *insideBench) throttled(ctx context.Context) error {
 	return errors.Join(in.blanks(ctx), lift())
 }
 
-// throttle limits the container's reads from a device. The returned function removes the limit.
+// The function `throttle` limits the container's reads from a device. The returned function removes the limit.
 func throttle(dev string) (lift func() error, err error) {
 	lift = func() error { return nil }
 	controllers, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers"))

@@ -52,7 +52,7 @@ for d in /dev/loop*[0-9]; do [ ! -e /sys/block/${d#/dev/}/loop/backing_file ] ||
 	return turns, nil
 }
 
-// boot takes one turn: the container boots with one method switched on.
+// The method named boot takes one turn: the container boots with one mount method switched on.
 func (b *bench) boot(ctx context.Context, c *worker.Container, f figure, way string) (Turn, error) {
 	script := "set -e; rm -f " + rulesAtBoot + "*; systemctl -q enable hotmount hotmount-tidy"
 	if way != hotmount {
@@ -84,8 +84,8 @@ func (b *bench) boot(ctx context.Context, c *worker.Container, f figure, way str
 	return t, nil
 }
 
-// The method named times waits up to a minute until all disks are mounted. PID 1 reports when it started, and when
-// the mounts and the daemon became active. The method stores the differences in t.
+// The method named times waits up to a minute until all disks are mounted. PID 1 reports when it started, and when the
+// mounts and the daemon became active. times() stores the differences in t.
 func (b *bench) times(ctx context.Context, c *worker.Container, t *Turn) error {
 	const read = `systemctl is-system-running --wait >/dev/null
 systemctl show -P UserspaceTimestampMonotonic

@@ -8,20 +8,22 @@ import (
 type figure struct {
 	name  string
 	disks int
-	// blanks is the number of additional blank disks.
+	// The field `blanks` is the number of additional blank disks.
 	blanks int
-	// turns is the maximum number of turns of each method.
+	// The field `turns` is the maximum number of turns of each method.
 	turns int
 	ways  []string
 	// If apart is true, a run measures the figure only if the user names the figure.
 	apart bool
-	// traced reports whether the kernel traces the turns. The trace is taken outside the container.
+	// The field `traced` reports whether the kernel traces the turns. The bench program on the host, outside the
+	// container, records the trace.
 	traced bool
-	// outside reports whether the program on the host takes the turns. Each of these turns boots the container.
+	// The field `outside` reports whether the program on the host takes the turns. Each turn on the host boots the
+	// container.
 	outside bool
 }
 
-// figures lists all figures of a run in the order of their measurement.
+// The variable `figures` lists all figures of a run in the order of their measurement.
 var figures = []figure{
 	{name: "one", disks: 1, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount, neighbour}},
 	{name: "twenty", disks: 20, turns: 30, ways: []string{hotmount, rule, tuned, mountCall, hotPlug, shellLoop, systemdMount}},
@@ -35,8 +37,8 @@ var figures = []figure{
 	{name: "idle", disks: 24, turns: 1, ways: []string{hotmount}, apart: true},
 }
 
-// The map named seldom has a number n for some methods of a figure. Such a method takes a turn only in every nth round,
-// and no bound is computed from these turns.
+// The map named seldom contains a number n for some methods of a figure. A method with a number n takes a turn only in
+// every nth round, and no bound is computed from the turns of this method.
 var seldom = map[string]map[string]int{
 	"one":      {shellLoop: 3, systemdMount: 3, neighbour: 3},
 	"twenty":   {hotPlug: 6, shellLoop: 6, systemdMount: 6},
@@ -44,7 +46,7 @@ var seldom = map[string]map[string]int{
 	"hundreds": {rule: 5, shellLoop: 5, systemdMount: 5},
 }
 
-// withBase inserts the method hotmountBase (the package for the comparison) after the method hotmount.
+// withBase inserts the method hotmountBase (the package for the comparison) after the method `hotmount`.
 func withBase(ways []string) []string {
 	i := slices.Index(ways, hotmount)
 	return slices.Insert(slices.Clone(ways), i+1, hotmountBase)
@@ -56,11 +58,11 @@ type Turn struct {
 	Figure string `json:"figure"`
 	Way    string `json:"way"`
 	Disks  int    `json:"disks"`
-	// Load is the load average of the last minute. Idle is the share of the processors (0 to 1) that was idle in the
-	// half second before the turn.
+	// Load is the load average of the last minute. Idle is the share of the processor time (0 to 1) that was idle in
+	// the half second before the turn.
 	Load float64 `json:"load"`
 	Idle float64 `json:"idle"`
-	// Others is the share of the processors (0 to 1) that processes outside the container took during the turn.
+	// Others is the share of the processor time (0 to 1) that processes outside the container used during the turn.
 	Others  float64            `json:"others"`
 	Added   map[string]float64 `json:"added,omitempty"`   // when the kernel sent its event
 	Probed  map[string]float64 `json:"probed,omitempty"`  // time of udev's event
@@ -68,7 +70,7 @@ type Turn struct {
 	// CPU is the CPU time in milliseconds of each control group, counted until one second after the last mount. The
 	// group "all" is the whole container, but includes the bench program only for its work as a mount method.
 	CPU map[string]float64 `json:"cpu,omitempty"`
-	// Values holds the other results of the turn by name.
+	// Values contains the other results of the turn by name.
 	Values map[string]float64 `json:"values,omitempty"`
 	// Fault is the reason why the turn does not count, or "".
 	Fault string `json:"fault,omitempty"`

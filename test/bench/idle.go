@@ -17,7 +17,7 @@ const (
 	dropInText = "[Service]\nWatchdogSec=0\nEnvironment=HOTMOUNT_SETTLE=0s\n"
 )
 
-// settled is how long the daemon is idle before a measurement.
+// The constant `settled` is how long the daemon is idle before a measurement.
 const settled = 90 * time.Second
 
 // The method named idle measures the installed daemon with many disks and no events.
@@ -72,7 +72,7 @@ func (in *insideBench) idleTurn(ctx context.Context, t *Turn) error {
 	return in.resident(ctx, t.Values)
 }
 
-// switches returns the number of context switches of the daemon's threads, voluntary and involuntary.
+// The method named switches returns the number of context switches of the daemon's threads, voluntary and involuntary.
 func (in *insideBench) switches(ctx context.Context) (n float64, err error) {
 	p, err := in.daemon(ctx)
 	if err != nil {

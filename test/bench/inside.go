@@ -30,7 +30,7 @@ type task struct {
 	Dir   string `json:"dir"`
 	// Idle is how long the figure "idle" is measured, in seconds.
 	Idle int `json:"idle"`
-	// Packages maps each method to the path of the Debian package that the method measures.
+	// Packages maps each method to the path of the Debian package that the method `measures`.
 	Packages map[string]string `json:"packages"`
 }
 
@@ -39,14 +39,14 @@ type insideBench struct {
 	task
 	turns *json.Encoder
 	out   io.Writer
-	// patience is the time that the current figure may still wait for an idle machine.
+	// The field `patience` is the time that the current figure may still wait for an idle machine.
 	patience time.Duration
-	// installed is the method whose package is installed.
+	// The field `installed` is the mount method whose package is installed.
 	installed string
 }
 
-// patience limits how long the turns of one figure, all together, wait for an idle machine. The turns of the figure
-// "boot" have only the limit of the constant gate.
+// The constant `patience` limits how long the turns of one figure, all together, wait for an idle machine. For the turns
+// of the figure "boot", only the constant `gate` limits the wait.
 const patience = 90 * time.Second
 
 func runInside(ctx context.Context, text string, host io.Reader, turns, out io.Writer) error {
@@ -97,7 +97,7 @@ func (in *insideBench) output(ctx context.Context, text string) (string, error) 
 	return string(stdout), nil
 }
 
-// numbers runs a script and returns the numbers that it prints.
+// The method named numbers runs a script and returns the numbers that the script prints.
 func (in *insideBench) numbers(ctx context.Context, text string) ([]float64, error) {
 	said, err := in.output(ctx, text)
 	if err != nil {
@@ -114,7 +114,8 @@ func (in *insideBench) numbers(ctx context.Context, text string) ([]float64, err
 	return all, nil
 }
 
-// install installs the package of a method, if the method has a package that is not yet installed.
+// The method named install installs the package of a mount method, if the mount method has a package that is not yet
+// installed.
 func (in *insideBench) install(way string) error {
 	deb := in.Packages[way]
 	if deb == "" || way == in.installed {
@@ -126,7 +127,7 @@ said=$(DEBIAN_FRONTEND=noninteractive dpkg -i --force-confold,downgrade `+quote(
 systemctl daemon-reload; systemctl restart hotmount`)
 }
 
-// clear stops all programs and rules that mount disks, removes their mounts, and detaches the disks.
+// The method named clear stops all programs and rules that mount disks, removes their mounts, and detaches the disks.
 func (in *insideBench) clear(ctx context.Context, loops []*loop) error {
 	if err := in.script(ctx, stopMethods); err != nil {
 		return err

@@ -19,8 +19,8 @@ import (
 type loop struct {
 	name string // such as loop700
 	dev  string // major:minor
-	// file is open while the device has a backing file. The last close of a device that is open for writing would cause
-	// a uevent.
+	// The field `file` is the open loop device, or nil if the loop device has no backing file. The last close of a device
+	// that is open for writing would cause a uevent.
 	file *os.File
 }
 
@@ -39,7 +39,8 @@ func (in *insideBench) loops(n int) ([]*loop, error) {
 
 func (l *loop) node() string { return "/dev/" + l.name }
 
-// attach connects the device with a file. First, the function makes the device's node in /dev, as devtmpfs does.
+// The method `attach` connects the loop device with a backing file. First, attach makes the device's node in /dev, as
+// devtmpfs does.
 func (l *loop) attach(file string) (err error) {
 	var major, minor uint32
 	if _, err := fmt.Sscanf(l.dev, "%d:%d", &major, &minor); err != nil {
@@ -68,7 +69,7 @@ func letGo(loops []*loop) error {
 	return nil
 }
 
-// detach detaches the files from the devices, and removes the nodes of the devices.
+// The function `detach` detaches the files from the loop devices, and removes the nodes of the devices.
 func detach(loops []*loop) error {
 	var errs []error
 	for _, l := range loops {
@@ -95,7 +96,7 @@ func (in *insideBench) uuid(i int) string {
 	return fmt.Sprintf("%08x-0000-4000-8000-%012d", in.First, i)
 }
 
-// disks makes sparse files, each with an XFS filesystem. disks() does not change files that exist.
+// The method `disks` makes sparse files, each with an XFS filesystem. disks() does not change files that exist.
 func (in *insideBench) disks(ctx context.Context, n int) ([]string, error) {
 	all := make([]string, n)
 	for i := range all {
@@ -116,7 +117,7 @@ func (in *insideBench) disks(ctx context.Context, n int) ([]string, error) {
 	return all, nil
 }
 
-// blank makes a new sparse file without data. The file takes no memory while it is read.
+// The method `blank` makes a new sparse file without data. The file takes no memory while it is read.
 func (in *insideBench) blank(name string, size int64) (string, error) {
 	path := filepath.Join(in.Dir, name)
 	if err := os.RemoveAll(path); err != nil {

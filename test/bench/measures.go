@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// measure is a value that can be computed from each turn of a figure.
+// The type `measure` is a value that can be computed from each turn of a figure.
 type measure struct {
 	figure, group, title, unit string
 	of                         func(Turn) (float64, bool)
@@ -37,7 +37,7 @@ func value(name string) func(Turn) (float64, bool) {
 	}
 }
 
-// measures are the columns of the tables.
+// The variable `measures` lists the columns of the tables.
 var measures = slices.Concat(
 	[]measure{
 		{"one", "one disk", "to mounted", "ms", toMounted},
@@ -80,7 +80,7 @@ func cpus(figure, group string) []measure {
 	}
 }
 
-// triggeredToMounted is like toMounted, but ignores turns that lack the kernel's event of a disk. A turn that starts
+// triggeredToMounted is like toMounted, but ignores turns that lack the kernel's event for a disk. A turn that starts
 // the daemon has no kernel events.
 func triggeredToMounted(t Turn) (float64, bool) {
 	ms, ok := toMounted(t)
@@ -105,7 +105,7 @@ func ratioBound(figure, title, way string, of func(Turn) (float64, bool), most, 
 	return bound{title, "", ratio, []sampled{{figure, hotmount, of}, {figure, way, of}}, most, goal}
 }
 
-// bounds are the bounds of issue 38.
+// The variable `bounds` lists the bounds of issue 38.
 var bounds = []bound{
 	ratioBound("one", "one disk, of the rule", rule, toMounted, 0.43, 0.35),
 	ratioBound("one", "one disk, of the rule tuned", tuned, toMounted, 0.87, 0.72),

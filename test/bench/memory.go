@@ -19,7 +19,7 @@ const mib = 1 << 20
 // containers are also visible.
 const blankOne = diskSize + 12*mib
 
-// memory measures the daemon's memory with many disks. The function memory also measures the total peak memory of
+// The method `memory` measures the daemon's memory with many disks. memory() also measures the total peak memory of
 // hotmount's processes while they format blank disks.
 func (in *insideBench) memory(ctx context.Context) error {
 	for _, way := range in.Ways {
@@ -101,8 +101,9 @@ func (in *insideBench) status(ctx context.Context) (procfs.ProcStatus, error) {
 	return p.NewStatus()
 }
 
-// peak is the highest memory use seen, in MiB. The field own is the memory of hotmount's processes. The field all is
-// the memory of hotmount's processes and their tools. The field named processes counts hotmount's processes.
+// The type `peak` is the highest memory use that was measured, in MiB. The field `own` is the memory of hotmount's
+// processes. The field `all` is the memory of hotmount's processes and their tools. The field named processes counts
+// hotmount's processes.
 type peak struct{ own, processes, all float64 }
 
 // peakUntil samples the private memory (RssAnon in proc_pid_status(5)) of the processes in hotmount's units. peakUntil

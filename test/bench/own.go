@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probed is a disk that udev has announced, with the UUID of its filesystem.
+// The type `probed` is a disk that udev has announced, with the UUID of its filesystem.
 type probed struct{ name, uuid string }
 
 // ownWay is a mount method that this program implements with a thread. The thread mounts each disk that udev
@@ -43,7 +43,7 @@ func startOwn(way string, disks int) *ownWay {
 	return o
 }
 
-// end waits for the method and returns its CPU time in milliseconds.
+// end() waits for the mount method and returns its CPU time in milliseconds.
 func (o *ownWay) end() (float64, error) {
 	if o == nil {
 		return 0, nil
@@ -59,7 +59,7 @@ func (o *ownWay) end() (float64, error) {
 	return o.ms, errors.Join(errs...)
 }
 
-// call mounts the disk with mount(2).
+// The method `call` mounts the disk with mount(2).
 func (o *ownWay) call(d probed) error {
 	before := usage(unix.RUSAGE_THREAD)
 	defer func() { o.ms += usage(unix.RUSAGE_THREAD) - before }()
@@ -73,7 +73,7 @@ func (o *ownWay) call(d probed) error {
 	return nil
 }
 
-// run starts systemd-mount for the disk. end() waits for this systemd-mount.
+// The method `run` starts systemd-mount for the disk. end() waits for this systemd-mount.
 func (o *ownWay) run(d probed) error {
 	tool := exec.Command("systemd-mount", "-q", "--no-block", "--collect", "--fsck=no", "-t", "xfs", "-o", "noatime", "/dev/"+d.name, filepath.Join(mountsDir, d.uuid))
 	if err := tool.Start(); err != nil {
@@ -83,7 +83,7 @@ func (o *ownWay) run(d probed) error {
 	return nil
 }
 
-// usage returns the CPU time of this process or thread in milliseconds.
+// The function `usage` returns the CPU time of this process or of this thread, in milliseconds.
 func usage(of int) float64 {
 	var u unix.Rusage
 	if err := unix.Getrusage(of, &u); err != nil {

@@ -7,8 +7,8 @@ import (
 )
 
 // plotOne returns the plot for one disk. The length of a bar is the median time of the turns in the figure "one". The
-// traced turns of the figure "split" take longer, and only divide the bar. If a method has no traced turns, its bar has
-// two parts: the time to udev's event, and the rest.
+// traced turns of the figure "split" take longer, so they only divide the bar into parts. If a method has no traced
+// turns, its bar has two parts: the time to udev's event, and the rest.
 func (r *Result) plotOne() string {
 	names := []string{"udev", "hotmount or other program", "PID 1", "mount(8) or mount(2)"}
 	var bars []bar
@@ -32,8 +32,8 @@ func (r *Result) plotOne() string {
 	return stacked("One disk: time from the kernel's event to the mount (median; divided by the shares in traced turns)", "ms", names, bars)
 }
 
-// shares returns the share of each part in the time of a method's traced turns. If there are no such turns, shares
-// returns nil.
+// The method `shares` returns the share of each part in the time of a method's traced turns. If the method `has` no traced
+// turns, shares returns nil.
 func (r *Result) shares(way string) []float64 {
 	var parts []float64
 	for _, name := range []string{splitUdev, splitOwn, splitPID1, splitMount} {

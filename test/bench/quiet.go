@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// busyBefore is the maximum busy share of the processors (0 to 1) just before a turn on an idle machine.
-	// busyMeanwhile is the maximum share of the processors that processes outside the container take during a turn on
-	// an idle machine. Kernel threads count as processes outside the container, even if a thread works for the
-	// container's disks.
+	// busyBefore and busyMeanwhile define a turn on an idle machine. Just before such a turn, the busy share of the
+	// processor time (0 to 1) is at most busyBefore. During such a turn, processes outside the container use at most the
+	// share busyMeanwhile of the processor time. Kernel threads count as processes outside the container, even if a
+	// thread works for the container's disks.
 	busyBefore    = 0.1
 	busyMeanwhile = 0.2
-	// gate is the maximum time that one turn waits for an idle machine.
+	// The constant `gate` is the maximum time that one turn waits for an idle machine.
 	gate = 10 * time.Second
-	// sample is the time between two readings of the processors' counters.
+	// The constant `sample` is the time between two readings of the processors' counters.
 	sample = 500 * time.Millisecond
 )
 
@@ -64,7 +64,7 @@ func load() (float64, error) {
 }
 
 // waitQuiet waits until the machine is idle, and returns the idle share of the last sample. The wait ends early if it
-// takes longer than the constant gate, or if no time is left in the field patience.
+// takes longer than the constant `gate`, or if no time is left in the field `patience`.
 func (in *insideBench) waitQuiet(ctx context.Context) (idle float64, err error) {
 	begun := time.Now()
 	for {
@@ -100,7 +100,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 const cgroups = "/sys/fs/cgroup"
 
-// groups are the control groups whose CPU time is counted separately.
+// The map named groups contains the control groups whose CPU time is counted separately.
 var groups = map[string]string{
 	"PID 1":    "init.scope",
 	"hotmount": "system.slice/hotmount.service",

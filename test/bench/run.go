@@ -24,7 +24,7 @@ type bench struct {
 	result Result
 }
 
-// run measures the figures, and saves the results after each figure. The parameter "measure" measures one figure.
+// run measures the figures, and saves the results after each figure. The callback measure measures one figure.
 func (b *bench) run(ctx context.Context, wanted []figure, measure func(context.Context, figure) error) error {
 	var failed []string
 	for _, f := range wanted {
@@ -85,8 +85,8 @@ func (b *bench) figure(ctx context.Context, f figure) (err error) {
 	return b.measure(ctx, c, f)
 }
 
-// program is the path of this program inside the container. Some mount methods need a package of hotmount. The map
-// named packages has the path of this package inside the container, for each such mount method.
+// The constant `program` is the path of this program inside the container. Some mount methods need a package of hotmount.
+// For each such mount method, the map named packages contains the path of this package inside the container.
 const program = "/root/bench"
 
 var packages = map[string]string{hotmount: "/root/hotmount.deb", hotmountBase: "/root/base.deb", neighbour: "/root/hotmount.deb"}
@@ -99,7 +99,7 @@ func (b *bench) made(ctx context.Context, c *worker.Container) (string, error) {
 	return fmt.Sprintf("hotmount %s, %s, in a container: %s, %d processors", b.commit, time.Now().UTC().Format("2006-01-02 15:04 MST"), strings.TrimSpace(said), runtime.NumCPU()), nil
 }
 
-// measure runs all measurements of a figure.
+// The method named measure runs all measurements of a figure.
 func (b *bench) measure(ctx context.Context, c *worker.Container, f figure) error {
 	t := task{
 		Figure: f.name, Ways: f.ways, Disks: f.disks, Turns: min(f.turns, b.turns), Idle: b.idle,
@@ -141,7 +141,7 @@ func (b *bench) runInContainer(ctx context.Context, c *worker.Container, t task)
 		return nil, err
 	}
 	cmd := c.Command(ctx, program, "inside", string(text))
-	// The program inside the container cleans up and ends when its input ends.
+	// When its standard input ends, the program inside the container cleans up and exits.
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

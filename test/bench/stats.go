@@ -36,7 +36,7 @@ func estimate(f func(samples ...[]float64) float64, samples ...[]float64) Interv
 	return Interval{f(samples...), all[resamples/40], all[resamples-1-resamples/40]}
 }
 
-// median returns the median. median() needs at least one value.
+// The function `median` returns the median of the values. There must be at least one value.
 func median(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))
 	n := len(s)

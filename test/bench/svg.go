@@ -14,8 +14,8 @@ type svg struct {
 	left, right, top, bottom float64 // the edges of the plot area
 }
 
-// colours are the colours of the series. TestColours checks that each colour can be seen on the light and on the dark
-// paper.
+// The variable `colours` lists the colours of the series. TestColours checks that each colour can be seen on the light
+// and on the dark paper.
 var colours = []string{"#4477aa", "#d1495b", "#228833", "#a07800", "#0e8cb0", "#aa3377", "#777777"}
 
 const (
@@ -23,8 +23,8 @@ const (
 	darkPaper, darkInk   = "#0d1117", "#f0f6fc"
 )
 
-// style makes paper, text and axes light or dark, to match the colour scheme of the reader's browser. A line in the
-// colour of the paper separates the parts of a bar, because some readers cannot tell red from green.
+// The stylesheet style makes paper, text and axes light or dark, to match the colour scheme of the reader's browser. A
+// line in the colour of the paper separates the parts of a bar, because some readers cannot tell red from green.
 const style = `<style>
 .paper { fill: ` + lightPaper + ` } .bar { stroke: ` + lightPaper + ` } text { fill: ` + lightInk + ` } .axis { stroke: ` + lightInk + ` } .grid { stroke: #d1d9e0 }
 @media (prefers-color-scheme: dark) {
@@ -43,7 +43,8 @@ func newSVG(width, height, left float64) *svg {
 
 func (s *svg) end() string { return s.String() + "</svg>\n" }
 
-// text writes a text at a position. The parameter anchor is the SVG attribute text-anchor: start, middle or end.
+// The method `text` writes a text at a position. The parameter `anchor` is the SVG attribute text-anchor: start, middle or
+// end.
 func (s *svg) text(x, y float64, anchor, text string) {
 	fmt.Fprintf(s, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, escape(text))
 }
@@ -60,7 +61,7 @@ func (s *svg) line(x1, y1, x2, y2 float64, class string) {
 	fmt.Fprintf(s, `<line class="%s" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`+"\n", class, x1, y1, x2, y2)
 }
 
-// legend writes the names with their colours above the plot.
+// The method `legend` writes the names with their colours above the plot.
 func (s *svg) legend(names, colours []string) {
 	x := s.left
 	for i, name := range names {
@@ -148,13 +149,14 @@ func total(parts []float64) (sum float64) {
 	return sum
 }
 
-// series is a line of a plot. A series has the sorted times of the mounts, counted from the kernel's first event.
+// The type `series` is a line of a plot. A series contains the sorted times of the mounts, counted from the kernel's
+// first event.
 type series struct {
 	name, colour string
 	times        []float64
 }
 
-// panel draws a picture with one step line for each series. The parameter down is the picture's vertical position.
+// panel draws a picture with one step line for each series. The parameter `down` is the picture's vertical position.
 func panel(title string, all []series, down float64) string {
 	s := newSVG(860, 380, 70)
 	s.text(s.left, 20, "start", title)

@@ -29,7 +29,7 @@ type Table struct {
 	Notes  []string `json:"notes"`
 }
 
-// Row has the values of one measure for one method.
+// Row contains the values of one measure for one method.
 type Row struct {
 	Group  string   `json:"group"`
 	Figure string   `json:"figure"`
@@ -38,7 +38,7 @@ type Row struct {
 	Median Interval `json:"median"`
 	Least  float64  `json:"least"`
 	Most   float64  `json:"most"`
-	// Quiet is the number of turns on an idle machine. If Quiet is 0, all turns count.
+	// Quiet is the number of turns on an idle machine. If Quiet is 0, the row is computed from all turns.
 	Quiet int `json:"quiet"`
 	Turns int `json:"turns"`
 }
@@ -54,8 +54,8 @@ type Bound struct {
 }
 
 // The method named values calls f for each turn that measures the given method in the given figure, and returns the
-// results. If any of these turns ran on an idle machine, only the turns on an idle machine count. Otherwise all turns
-// count. Turns with a fault, and turns for which f returns false, do not count.
+// results. If any of these turns ran on an idle machine, the results come only from the turns on an idle machine.
+// Otherwise, the results come from all turns. values() ignores turns with a fault, and turns for which f returns false.
 func (r *Result) values(figure, way string, f func(Turn) (float64, bool)) (values []float64, quiet, turns int) {
 	var all []float64
 	for _, t := range r.Turns {
@@ -115,7 +115,7 @@ func (r *Result) table() Table {
 	return t
 }
 
-// failed reports whether any measurement (Turn) of the method for the figure has a fault.
+// The method named failed reports whether any measurement (Turn) of the method `for` the figure has a fault.
 func (r *Result) failed(figure, way string) bool {
 	return slices.ContainsFunc(r.Turns, func(t Turn) bool { return t.Figure == figure && t.Way == way && t.Fault != "" })
 }
@@ -215,7 +215,7 @@ func (i Interval) span() string { return number(i.Low) + " to " + number(i.High)
 
 func unit(n, unit string) string { return strings.TrimSpace(n + " " + unit) }
 
-// number formats x as a whole number if x is at least 100, or else with three significant digits.
+// The function `number` formats x as a whole number if x is at least 100, or else with three significant digits.
 func number(x float64) string {
 	if math.Abs(x) >= 100 {
 		return fmt.Sprintf("%.0f", x)

@@ -25,9 +25,9 @@ type trace struct {
 // instance is the name of the tracer instance. The next run reuses an instance that a killed run has left.
 const instance = "hotmount-bench"
 
-// traced maps the events to their filters: wake-ups of PID 1, forks of PID 1, and starts of processes. The trace lacks
-// the names of some processes that ran before the trace began. The event sched_switch gives the names of the processes
-// that ask PID 1 for a mount.
+// The map named traced maps the events to their filters: wake-ups of PID 1, forks of PID 1, and starts of processes.
+// The trace lacks the names of some processes that ran before the trace began. The event sched_switch gives the names
+// of the processes that ask PID 1 for a mount.
 var traced = map[string]string{
 	"sched/sched_waking":       `comm == "systemd"`,
 	"sched/sched_process_fork": `parent_comm == "systemd"`,
@@ -75,7 +75,7 @@ func (t *trace) begin() error {
 	return nil
 }
 
-// end ends the trace and returns its events.
+// The method `end` ends the trace and returns its events.
 func (t *trace) end() (events []traceEvent, err error) {
 	defer func() { err = errors.Join(err, t.remove()) }()
 	if err := os.WriteFile(filepath.Join(t.dir, "tracing_on"), []byte("0"), 0o600); err != nil {
@@ -125,7 +125,7 @@ func parseTrace(from io.Reader) ([]traceEvent, error) {
 	return all, s.Err()
 }
 
-// field returns the value of an event's field, such as child_pid of sched_process_fork.
+// The method `field` returns the value of an event's field, such as child_pid of sched_process_fork.
 func (e traceEvent) field(name string) string {
 	_, rest, _ := strings.Cut(" "+e.text, " "+name+"=")
 	value, _, _ := strings.Cut(rest, " ")

@@ -14,13 +14,13 @@ import (
 const (
 	// tail is the time after the last mount during which the CPU time is still counted.
 	tail = time.Second
-	// rest is the time between the last unmount and the next turn. After many mounts and unmounts PID 1 reads its
-	// mount table only once a second (the rate limit in mount_setup_proc_self_mountinfo in systemd's
+	// The constant `rest` is the time between the last unmount and the next turn. After many mounts and unmounts PID 1
+	// reads its mount table only once a second (the rate limit in mount_setup_proc_self_mountinfo in systemd's
 	// src/core/mount.c).
 	rest = 2 * time.Second
 )
 
-// rounds measures the methods in turns, round by round.
+// The method named rounds measures the mount methods in turns, round by round.
 func (in *insideBench) rounds(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
@@ -29,7 +29,7 @@ func (in *insideBench) rounds(ctx context.Context) error {
 	if err := in.clear(ctx, nil); err != nil {
 		return err
 	}
-	// The first turn does not count, because hotmount sees the disks for the first time.
+	// The result of the first turn is not used, because hotmount sees the disks for the first time.
 	if _, err := in.takeTurn(ctx, hotmount, files); err != nil {
 		return err
 	}
@@ -52,9 +52,9 @@ func (in *insideBench) rounds(ctx context.Context) error {
 	return nil
 }
 
-// order returns the methods that are measured in a round. Each round begins with the next method in the list, so that
-// no method always comes first. If the parameter "seldom" maps a method to a number n, the method is measured only in
-// every nth round.
+// The function `order` returns the mount methods that are measured in a round. Each round begins with the next method in
+// the list, so that no method always comes first. If the parameter "seldom" maps a method to a number n, the method is
+// measured only in every nth round.
 func order(ways []string, seldom map[string]int, round int) []string {
 	var all []string
 	for i := range ways {
@@ -66,7 +66,8 @@ func order(ways []string, seldom map[string]int, round int) []string {
 	return all
 }
 
-// prepare switches the method on, waits for an idle machine, and returns the machine's idle share.
+// The method named prepare switches the mount method on, waits for an idle machine, and returns the machine's idle
+// share.
 func (in *insideBench) prepare(ctx context.Context, way string) (idle float64, err error) {
 	begun := time.Now()
 	if script := setUp(way, in.Dir); script != "" {
@@ -86,7 +87,7 @@ func (in *insideBench) prepare(ctx context.Context, way string) (idle float64, e
 	return in.waitQuiet(ctx)
 }
 
-// takeTurn attaches the files as disks, watches until the method has mounted the disks, and then cleans up.
+// takeTurn attaches the files as disks, watches until the method `has` mounted the disks, and then cleans up.
 func (in *insideBench) takeTurn(ctx context.Context, way string, files []string) (Turn, error) {
 	loops, err := in.loops(len(files))
 	if err != nil {
@@ -112,7 +113,8 @@ func attachAll(loops []*loop, files []string) func() error {
 	}
 }
 
-// observe prepares the method, calls begin(), and watches until the awaited events and mounts have come.
+// The method named observe prepares the mount method, calls begin(), and watches until the awaited events and mounts
+// have appeared.
 func (in *insideBench) observe(ctx context.Context, way string, want awaited, loops []*loop, begin func() error) (Turn, error) {
 	t := Turn{
 		Figure: in.Figure, Way: way, Disks: len(loops), Values: map[string]float64{},
@@ -149,7 +151,7 @@ func (in *insideBench) observe(ctx context.Context, way string, want awaited, lo
 	return t, nil
 }
 
-// line returns the turn as a line of text for the user.
+// The method named line returns the turn as a line of text for the user.
 func (t Turn) line() string {
 	s := fmt.Sprintf("%s, %s:", t.Figure, t.Way)
 	if len(t.Mounted) > 0 && len(t.Added) > 0 {
@@ -184,7 +186,7 @@ func newMeter() (m meter, err error) {
 	return m, err
 }
 
-// The function read stores in t.CPU the CPU time that was used since the call of newMeter. The parameter own is the CPU
+// The function `read` stores in t.CPU the CPU time that was used since the call of newMeter. The parameter `own` is the CPU
 // time that this program has used as a mount method.
 func (m meter) read(t *Turn, own float64) error {
 	after, err := newMeter()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaited has the kinds of changes that a turn waits for on each device.
+// The type `awaited` names the kinds of changes that a turn awaits on each device.
 type awaited struct{ events, mounts bool }
 
 // watcher receives the events of the kernel and of udev, and watches the mount table.
@@ -24,12 +24,12 @@ type watcher struct {
 	events int
 	table  int
 	buffer []byte
-	// probed is the channel for disks that udev has announced. If this program does not implement the method, the
-	// channel is nil.
+	// The field `probed` is the channel for disks that udev has announced. If this program does not implement the mount
+	// method, the channel is nil.
 	probed chan<- probed
 }
 
-// watch starts to watch the devices.
+// The function `watch` starts to watch the devices.
 func watch(want awaited, loops []*loop, t *Turn) (*watcher, error) {
 	w := &watcher{want: want, turn: t, names: map[string]string{}, events: -1, table: -1, buffer: make([]byte, 64<<10)}
 	for _, l := range loops {
@@ -66,7 +66,7 @@ func (w *watcher) close() error {
 	return errors.Join(errs...)
 }
 
-// waitForAll waits for all awaited events, and reports whether they came in time.
+// waitForAll waits for all awaited events, and reports whether all of them arrived before the time limit.
 func (w *watcher) waitForAll(limit time.Duration) (bool, error) {
 	// The time of an event is the time when this thread reads the event. The thread gets a real-time priority, so that
 	// the thread reads events immediately. If the kernel does not allow the priority, the times are a little late.
@@ -148,7 +148,7 @@ func parse(frame []byte) (properties map[string]string, fromUdev bool) {
 	return properties, fromUdev
 }
 
-// look reads the mount table.
+// The method `look` reads the mount table.
 func (w *watcher) look() error {
 	at := monotonicMs()
 	text, err := os.ReadFile("/proc/self/mountinfo")

@@ -9,8 +9,8 @@ import (
 const (
 	hotmount     = "hotmount"
 	hotmountBase = "hotmount (base)"
-	// neighbour is hotmount on a node with a virtual machine monitor, for a disk that is not on record. In this case,
-	// hotmount checks which processes have the disk open.
+	// The mount method neighbour is hotmount on a node with a virtual machine monitor, for a disk without a record. With
+	// this mount method, hotmount checks which processes have the disk open.
 	neighbour    = "hotmount, looking for open files"
 	rule         = "rule"
 	tuned        = "rule tuned"
@@ -18,7 +18,7 @@ const (
 	systemdMount = "systemd-mount"
 	mountCall    = "mount(2)"
 	hotPlug      = "hot-plug only"
-	// parts is the method that runs the steps for a blank disk one after the other.
+	// The constant `parts` is the mount method that runs the steps for a blank disk one after the other.
 	parts = "dd, mkfs.xfs -K, systemd-mount"
 )
 
@@ -26,7 +26,8 @@ const (
 	mountsDir = "/mnt/disks/"
 	rules     = "/run/udev/rules.d/99-bench.rules"
 	masked    = "/run/udev/rules.d/90-hotmount.rules"
-	// monitor is a directory whose existence shows hotmount that a virtual machine monitor may have disks open.
+	// The constant `monitor` is a directory whose existence shows hotmount that a virtual machine monitor may have disks
+	// open.
 	monitor = "/run/libvirt"
 )
 
@@ -58,7 +59,8 @@ func asRule(text string) string {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// looping waits up to a second before its first pass, because a disk may be attached at any moment between two passes.
+// The script looping waits up to a second before its first pass, because a disk may be attached at any moment between
+// two passes.
 const looping = `sleep $(printf 0.%03d $((RANDOM % 1000)))
 while :; do
 	for d in /dev/loop[0-9]*; do
@@ -77,7 +79,7 @@ const stopMethods = `! systemctl -q is-active bench-loop || systemctl stop bench
 ! systemctl -q is-active hotmount || systemctl freeze hotmount
 mkdir -p /run/udev/rules.d; rm -rf ` + monitor + `; rm -f ` + rules + `; ln -sf /dev/null ` + masked + `; udevadm control --reload`
 
-// stopped is the script that stops the daemon, even if stopMethods has frozen the daemon.
+// The constant `stopped` is the script that stops the daemon, even if stopMethods has frozen the daemon.
 const stopped = "systemctl thaw hotmount 2>/dev/null; systemctl stop hotmount\n"
 
 // idleAgain is the script that waits until udev has no queued events, and PID 1 has no mounts of disks and no jobs.

@@ -1,6 +1,6 @@
-// Package corpus makes disk images that are not blank, for tests. An image has a format that Debian's tools write, a
-// damaged format, or bytes that no tool recognises. Each image stands for a user's data, so hotmount must never format
-// an image.
+// Package corpus makes disk images that are not blank, for tests. An image contains a format that Debian's tools write,
+// a damaged format, or bytes that no tool recognises. Each image stands for a user's data, so hotmount must never
+// format an image.
 package corpus
 
 import (
@@ -21,7 +21,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Packages are the Debian packages whose tools the method Kind.Make runs. The method also needs bash, coreutils, gzip,
+// Packages are the Debian packages whose tools the method Kind.Make runs. Kind.Make also needs bash, coreutils, gzip,
 // tar and xz-utils.
 var Packages = []string{
 	"bcache-tools", "btrfs-progs", "cryptsetup-bin", "dosfstools", "e2fsprogs", "erofs-utils", "exfatprogs", "f2fs-tools",
@@ -37,14 +37,14 @@ const Size = 320 << 20
 type Kind struct {
 	// Name is the name of the format and of the damage, such as "xfs, first 4 KiB zero".
 	Name string
-	// Class is the class of the format.
+	// Class is the class to which the format belongs.
 	Class Class
-	// The field Is has the kind of content that hotmount must recognise.
+	// The field Is names the kind of content that hotmount must recognise.
 	Is disk.Kind
 	// Type is the name that libblkid must report, or "" if the name does not matter.
 	Type string
 	// Mounts reports whether the filesystem is intact and of a type that hotmount mounts. If Mounts is true, the
-	// filesystem has the files that the function Files returns.
+	// filesystem contains the files that the function Files returns.
 	Mounts bool
 
 	format *format
@@ -54,7 +54,7 @@ type Kind struct {
 // Damaged reports whether the format is damaged.
 func (k *Kind) Damaged() bool { return k.damage != nil }
 
-// Class groups formats.
+// Class is the name of a group of formats.
 type Class string
 
 // The constants are the classes of formats.
@@ -71,7 +71,7 @@ const (
 	Large      Class = "too large to be read in full"
 )
 
-// Kinds returns all kinds, in the same order each time.
+// Kinds returns all kinds of images, always in the same order.
 func Kinds() []Kind {
 	var all []Kind
 	for i := range formats {
@@ -137,7 +137,8 @@ func (k *Kind) make(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-// prelude has shell functions for the scripts that make formats. In the scripts, $d is the path of the image.
+// The constant `prelude` contains shell functions for the scripts that make formats. In the scripts, $d is the path of
+// the image.
 const prelude = `set -eu
 export LC_ALL=C.UTF-8 MKE2FS_CONFIG=/dev/null
 tmp=$(mktemp -d "$d.XXXXXX")
@@ -177,7 +178,7 @@ func script(ctx context.Context, text, image string) error {
 	return nil
 }
 
-// image is a disk image that is being written. The field err is the first error of a read or a write of the image.
+// image is a disk image that is being written. The field `err` is the first error of a read or a write of the image.
 type image struct {
 	f    *os.File
 	size int64
@@ -198,14 +199,14 @@ func (im *image) get(at int64, n int) []byte {
 	return b
 }
 
-// zero sets all bytes between two offsets to 0.
+// The method `zero` sets all bytes between two offsets to 0.
 func (im *image) zero(at, end int64) {
 	if im.err == nil {
 		im.err = unix.Fallocate(int(im.f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, min(end, im.size)-at)
 	}
 }
 
-// flip flips the lowest bit of the byte at the offset.
+// The method `flip` inverts the lowest bit of the byte at the given offset.
 func (im *image) flip(at int64) {
 	b := im.get(at, 1)
 	im.put(at, []byte{b[0] ^ 1})
@@ -214,8 +215,8 @@ func (im *image) flip(at int64) {
 // ErrBlank reports that all bytes of an image are zero.
 var ErrBlank = errors.New("every byte is zero")
 
-// Digest returns a digest of an image's size, and of the offset and content of each block that is not zero. Digest
-// does not read holes in the file. The error is ErrBlank if every block is zero.
+// Digest returns a digest of an image's size, and of the offset and content of each block that is not zero. Digest does
+// not read holes in the file. Digest returns the error ErrBlank if every block is zero.
 func Digest(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -2,14 +2,14 @@ package corpus
 
 import "hotmount/internal/disk"
 
-// damage is a way to damage an image, with the expected results.
+// The type `damage` describes one way to damage an image, and the expected results.
 type damage struct {
 	name string
 	do   func(*image, *format)
 	of   []outcome
 }
 
-// outcome names a format to damage, and the kind of content that hotmount must report after the damage.
+// The type `outcome` names a format to damage, and the kind of content that hotmount must report after the damage.
 type outcome struct {
 	format string
 	kind   disk.Kind
@@ -84,8 +84,8 @@ var damages = []damage{
 		),
 	},
 	{
-		// The test requires only that hotmount does not format the damaged disk. The kernel decides whether it mounts a
-		// filesystem with a wrong checksum.
+		// The test requires only that hotmount does not format the damaged disk. Whether a filesystem with a wrong
+		// checksum can be mounted depends on the kernel.
 		name: "one bit of the superblock flipped",
 		do:   func(im *image, f *format) { im.flip(f.super + 100) },
 		of: concatOutcomes(

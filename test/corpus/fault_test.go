@@ -16,11 +16,11 @@ import (
 	"hotmount/internal/run/runtest"
 )
 
-// full reports whether the tests run many cases instead of a few random cases.
+// The variable `full` reports whether the tests run many cases instead of a few random cases.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
-// faulty is a disk of zeros on which one read goes wrong. The field bad is the number of the read that goes wrong,
-// counted from 0.
+// The type `faulty` is a disk of zeros on which one read goes wrong. The field `bad` is the number of the read that goes
+// wrong, counted from 0.
 type faulty struct {
 	mu         sync.Mutex
 	reads, bad int
@@ -88,15 +88,15 @@ func TestEveryReadCounts(t *testing.T) {
 // someNumbers returns up to 400 random numbers and the two highest numbers.
 func someNumbers(r *rand.Rand, n int) []int {
 	if full {
-		// A large disk has thousands of reads. The test tries only some of them, because each case repeats all reads
-		// before the bad read.
+		// hotmount needs thousands of reads for a large disk. The test makes only some of these reads go wrong, because
+		// each case repeats all reads before the bad read.
 		return append(r.Perm(n)[:min(400, n)], n-2, n-1)
 	}
 	return append(r.Perm(n)[:min(12, n)], 0, 1, 2, n/2, n-2, n-1)
 }
 
-// seeded returns the source of a test's random choices, and prints the seed. If the variable HOTMOUNT_TEST_SEED has the
-// seed of an earlier test, the test repeats the earlier choices.
+// seeded returns the source of a test's random choices, and prints the seed. If the environment variable
+// HOTMOUNT_TEST_SEED contains the seed of an earlier test, the test repeats the earlier choices.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())

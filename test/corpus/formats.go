@@ -10,18 +10,18 @@ import (
 type format struct {
 	name  string
 	class Class
-	// kind is the kind of content that hotmount must recognise. The field blkid is libblkid's name of the format, or
-	// hotmount's name of a file format.
+	// The field `kind` is the kind of content that hotmount must recognise. The field `blkid` is libblkid's name of the
+	// format, or hotmount's name of a file format.
 	kind  disk.Kind
 	blkid string
-	// mounts reports whether hotmount mounts the filesystem. The shell function files() or proto() makes the content of
-	// a filesystem that hotmount mounts.
+	// The field `mounts` reports whether hotmount mounts the filesystem. The shell function files() or proto() makes the
+	// content of a filesystem that hotmount mounts.
 	mounts bool
-	// script is a shell script that makes the format. After the script, the function in the next field changes the
-	// image. Most formats have only a script or only a function.
+	// The field `script` is a shell script that makes the format. After the end of the script, the function in the field
+	// write changes the image. Most formats have only a script or only a function.
 	script string
 	write  func(*image)
-	// size is the size of the disk in bytes. A size of 0 stands for the constant Size.
+	// The field `size` is the size of the disk in bytes. A size of 0 stands for the constant Size.
 	size int64
 
 	// The damages use three byte offsets. The superblock begins at the first offset (super), and its magic number at
@@ -162,7 +162,7 @@ config="devices { use_devicesfile=0 scan=[\"/dev\"] filter=[\"a|^$l\$|\",\"r|.*|
 lvm pvcreate -qq --config "$config" $l
 `
 
-// byteAt returns a function that writes the byte 1 at the given offset.
+// byteAt returns a function that writes a byte with the value 1 at the given offset.
 func byteAt(offset int64) func(*image) { return func(im *image) { im.put(offset, []byte{1}) } }
 
 // bluestore returns a function that writes BlueStore's label at the given offsets.

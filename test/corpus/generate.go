@@ -6,8 +6,8 @@ import (
 )
 
 // The functions in this file write formats that Debian's tools cannot write. For some formats Debian has no tools. For
-// other formats, the tools need a kernel that supports the format. wipefs(8) must recognise these formats, except what
-// gpt4K and pages write.
+// other formats, the tools need a kernel that supports the format. wipefs(8) must recognise all these formats, except
+// the output of the functions gpt4K and pages.
 
 var (
 	le = binary.LittleEndian
@@ -70,7 +70,7 @@ func ddf(im *image) {
 	im.put(primary*512, b)
 }
 
-// zfs writes the rings of uberblocks in all four labels, and a stub of the list of names and values.
+// zfs writes the rings of uberblocks in all four labels, and a stub of the list of name-value pairs (nvlist).
 func zfs(im *image) {
 	end := im.size / (256 << 10) * (256 << 10)
 	for _, label := range []int64{0, 256 << 10, end - 512<<10, end - 256<<10} {
@@ -175,8 +175,8 @@ func drbd(im *image) {
 	im.put(im.size-4096, b)
 }
 
-// pages writes pages like the pages of a database on a disk without a filesystem. Each database page has a checksum, a
-// number, rows, and many zeros.
+// The method `pages` writes pages like those of a database that uses a disk without a filesystem. Each database page has
+// a checksum, a number, rows, and many zeros.
 func (im *image) pages(from, to int64) {
 	const page = 16 << 10
 	for at := from; at < to; at += 16 * page {

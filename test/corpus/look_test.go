@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// otherDebian runs the tools of another Debian release. The field tree is the path of the release's root directory.
+// otherDebian runs the tools of another Debian release. The field `tree` is the path of the release's root directory.
 type otherDebian struct{ tree, loader, libraries string }
 
 func (e otherDebian) Run(ctx context.Context, c run.Command) (run.Result, error) {
@@ -63,7 +63,7 @@ func runners(t *testing.T) map[string]run.Runner {
 	return all
 }
 
-// look examines the image in the same way in which hotmount proves a disk blank.
+// The function `look` examines the image in the same way in which hotmount proves a disk blank.
 func look(t *testing.T, path string, plan probe.Plan, r run.Runner) disk.Content {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECT, 0)
@@ -85,14 +85,14 @@ func look(t *testing.T, path string, plan probe.Plan, r run.Runner) disk.Content
 	return c
 }
 
-// trixie has the kinds of image that Debian 13's tools recognise differently from other tools. The libblkid of Debian
-// 13 requires more than a magic number, and generate.go writes only the magic number.
+// The map named trixie contains the kinds of images that Debian 13's tools recognise differently from other tools. The
+// libblkid of Debian 13 requires more than a magic number, and generate.go writes only the magic number.
 var trixie = map[string]disk.Kind{
 	"zfs":                    disk.Unknown,
 	"zfs, first MiB zero":    disk.Unknown,
 	"zfs, only backups left": disk.Unknown,
 	"BitLocker":              disk.Unknown,
-	// blkid rejects the checksum and prints nothing. wipefs recognises XFS.
+	// blkid rejects the checksum and prints nothing. wipefs still recognises the filesystem as XFS.
 	"xfs, one bit of the superblock flipped": disk.Other,
 }
 
@@ -124,7 +124,7 @@ func TestNothingIsBlank(t *testing.T) {
 						}
 					}
 				}
-				// The weakest plan, unsigned, requires zeros only in the first 4 KiB. The test counts the kinds that
+				// The weakest plan (Unsigned) requires zeros only in the first 4 KiB. The test counts the kinds that
 				// the weakest plan considers blank.
 				if c := look(t, path, probe.Unsigned, tools["here"]); c.Kind == disk.Blank {
 					missed <- k.Name

@@ -1,7 +1,7 @@
 // Command full runs every test, for hours, and updates a dated report. The command skips a test that an earlier report
-// lists as passed for the same sources, so a stopped run can continue. After a change of one system test, only this
-// test and the `make` steps run again. If the report is committed, another machine can continue the run.
-// `make test-full` calls this command.
+// lists as passed for the same sources, so a stopped run can continue. After a change of one system test, only that
+// test and the `make` steps run again. If the report is committed, another machine can continue the run. `make
+// test-full` calls this command.
 package main
 
 import (
@@ -45,20 +45,21 @@ func main() {
 	}
 }
 
-// longest has the tests of a full test run that take about an hour or more, from the shortest to the longest.
+// The variable `longest` lists the tests of a full test run that take about an hour or more, from the shortest to the
+// longest.
 var longest = []string{"TestSwap", "TestSoakPulled"}
 
-// parts has the number of steps into which a test is divided. Each step runs the test with another random seed. If a
-// test run is stopped, only the steps that were running have to begin again.
+// The map named parts contains the number of steps into which a long test is divided. Each step runs the test with
+// another random seed. If a test run is stopped, only the steps that were running have to begin again.
 var parts = map[string]int{"TestSoakPulled": 5}
 
 // step is one command of the full test run. A step passes if the exit code of its command is 0.
 type step struct {
 	name    string
 	command []string
-	// test is the name of the test that the step runs, or "".
+	// The field `test` is the name of the test that the step runs, or "".
 	test string
-	// sources is a digest of the sources on which the step's result depends.
+	// The field `sources` is a digest of the sources on which the step's result depends.
 	sources string
 }
 
@@ -138,8 +139,8 @@ func full(ctx context.Context, commit string, paths []string, date string, fuzz 
 	return errors.Join(errs...)
 }
 
-// steps returns the steps of the full test run: some make targets, the tests that need a virtual machine, and the fuzz
-// tests. A test with parts has one step for each part.
+// The function `steps` returns the steps of the full test run: some make targets, the tests that need a virtual machine,
+// and the fuzz tests. A test with parts has one step for each part.
 func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 	var all []step
 	for _, target := range []string{"lint", "test-deb", "test-same", "bench-scan", "demo", "test-container", "test-unit"} {
@@ -163,8 +164,8 @@ func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 		return nil, err
 	}
 	for _, t := range targets {
-		// Here -fuzztime limits the number of inputs, and the shell's loop limits the time. If -fuzztime is a time, go
-		// test sometimes reports a failure when the time ends during an input.
+		// Here -fuzztime limits the number of inputs, and the shell's loop limits the time. If -fuzztime is a time, `go
+		// test` sometimes reports a failure because the time ends while an input is processed.
 		script := fmt.Sprintf("end=$((SECONDS + %d)); while ((SECONDS < end)); do go test '-run=^$' '-fuzz=^%s$' -fuzztime=200000x %s; done", int(fuzz.Seconds()), t.name, t.pkg)
 		all = append(all, step{name: filepath.Base(t.pkg) + "." + t.name + " for " + fuzz.String(), command: []string{"bash", "-ec", script}})
 	}
@@ -173,7 +174,7 @@ func steps(ctx context.Context, fuzz time.Duration) ([]step, error) {
 
 type test struct{ pkg, name string }
 
-// steps returns one step for each part of the test, or one step if the test has no parts.
+// The method `steps` returns one step for each part of the test, or one step if the test has no parts.
 func (t test) steps() (all []step) {
 	command := []string{"go", "test", "-tags=vm,full", "-count=1", "-timeout=0", "-parallel=1", "-v", "-run=^" + t.name + "$", t.pkg}
 	n := parts[t.name]
@@ -195,7 +196,7 @@ func contains(all []test, t test) bool {
 	return false
 }
 
-// list returns the tests whose names match the pattern, in the packages that `go list` finds.
+// The function `list` returns the tests whose names match the pattern, in the packages that `go list` finds.
 func list(ctx context.Context, pattern string, args ...string) ([]test, error) {
 	var all []test
 	packages, err := output(ctx, append([]string{"go", "list"}, args...)...)
@@ -237,7 +238,7 @@ func (s step) log(dir string) string {
 	return filepath.Join(dir, strings.ReplaceAll(s.name, " ", "-")+".log")
 }
 
-// run runs the step and returns its result as a row of the report.
+// The method `run` executes the step and returns its result as a row of the report.
 func (s step) run(ctx context.Context, dir string) (string, error) {
 	log, err := os.Create(s.log(dir))
 	if err != nil {
@@ -247,8 +248,8 @@ func (s step) run(ctx context.Context, dir string) (string, error) {
 	out := bufio.NewWriter(log)
 	begun := time.Now()
 	c := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
-	// The signal goes to the whole process group. If only `go test` got the signal, its test process would continue to
-	// run.
+	// When the context ends, SIGTERM goes to the whole process group of the step. If only `go test` received SIGTERM,
+	// its test process would continue to run.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.Env = append(os.Environ(), "HOTMOUNT_TEST_FULL=1")

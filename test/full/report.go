@@ -22,8 +22,8 @@ const (
 	rule   = "|---|---|---|---|---|\n"
 )
 
-// openReport continues the last report with a result that is still valid for a step. If there is no such report,
-// openReport begins a new report.
+// openReport continues the last report that contains a result which is still valid for one of the steps. If no report
+// contains such a result, openReport begins a new report. openReport also copies the valid results of other reports.
 func openReport(dir, commit, date string, steps []step) (*report, error) {
 	r := &report{steps: steps, path: filepath.Join(dir, fmt.Sprintf("%s-%.12s.md", date, commit))}
 	r.head = fmt.Sprintf("# All tests, begun on %s\n\nBegun at commit %s, %s, %d processors. A result is valid as long as the digest of the test's sources is the same.\n\n| test | result | took | ended (UTC) | digest of the sources |\n"+rule,
@@ -54,7 +54,7 @@ func openReport(dir, commit, date string, steps []step) (*report, error) {
 
 func (r *report) passed(i int) bool { return strings.HasPrefix(r.rows[i], "passed") }
 
-// missing returns the number of steps that have not passed.
+// The method `missing` returns the number of steps that have not passed.
 func (r *report) missing() int {
 	n := 0
 	for i := range r.rows {
@@ -65,8 +65,8 @@ func (r *report) missing() int {
 	return n
 }
 
-// set records the result of step i, and writes the report file at once. A stopped run must not lose the results of
-// hours.
+// The method `set` records the result of step i, and writes the report file at once. A stopped run must not lose the
+// results of hours.
 func (r *report) set(i int, result string) error {
 	r.rows[i] = result
 	var b strings.Builder

@@ -14,16 +14,16 @@ import (
 	"strings"
 )
 
-// systemTests is the package whose tests are independent of each other. After a change of one test, only the steps of
-// such tests can run again alone.
+// systemTests is the package whose tests are independent of each other. After a change of one of these tests, only the
+// steps of that test must run again, apart from the `make` steps.
 const systemTests = "test/system"
 
-// sources has the sources that decide whether a result is still valid. Documents, and comments in Go files, are left
-// out.
+// The type `sources` contains the sources that decide whether a result is still valid. Documents, and comments in Go
+// files, are left out.
 type sources struct {
-	// shared is everything but the tests of package systemTests.
+	// The field `shared` contains all sources except the tests of package systemTests.
 	shared []byte
-	// tests maps the name of each test of package systemTests to the test's function.
+	// The field `tests` maps the name of each test of package systemTests to the test's function.
 	tests map[string][]byte
 }
 
@@ -35,7 +35,7 @@ func readSources(ctx context.Context, paths []string) (*sources, error) {
 	}
 	s := &sources{tests: map[string][]byte{}}
 	for entry := range strings.SplitSeq(strings.TrimSuffix(list, "\x00"), "\x00") {
-		// The entry has mode, object and stage before the tab. The mode shows whether a script can be executed.
+		// The entry contains mode, object and stage before the tab. The mode shows whether a script can be executed.
 		stage, name, _ := strings.Cut(entry, "\t")
 		mode, _, _ := strings.Cut(stage, " ")
 		if documents.MatchString(name) {
@@ -58,10 +58,10 @@ func readSources(ctx context.Context, paths []string) (*sources, error) {
 	return s, nil
 }
 
-// documents matches the names of the files that change nothing in a test's result.
+// The pattern documents matches the names of the files that cannot change the result of a test.
 var documents = regexp.MustCompile(`^(test/reports|packaging/man|packaging/doc)/|(^|/)README\.md$`)
 
-// comment matches lines that are only a comment. Directives such as //go:build are not comments.
+// The pattern comment matches lines that contain only a comment. Directives such as //go:build are not comments.
 var comment = regexp.MustCompile(`(?m)^[ \t]*//([ \t].*)?\n`)
 
 // readSource returns the content of a file, or the target of a symbolic link.

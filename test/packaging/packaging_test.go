@@ -62,7 +62,7 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// TestSize checks that the Debian package is smaller than 4 MB, and takes less than 14 MB after the installation.
+// TestSize checks that the Debian package is smaller than 4 MB, and occupies less than 14 MB after the installation.
 func TestSize(t *testing.T) {
 	info, err := os.Stat(deb(t))
 	if err != nil {

@@ -61,7 +61,7 @@ func pods(count, source string) error {
 	return nil
 }
 
-// container moves this process to a root directory of its own, and then replaces the process by sleep(1).
+// The function `container` moves this process to a root directory of its own, and then replaces the process by sleep(1).
 func container(volume string) error {
 	const root = "/run/standin-root"
 	if err := os.MkdirAll(root, 0o755); err != nil {

@@ -31,29 +31,29 @@ type class struct {
 	block           bool
 }
 
-// provision plays the part of sig-storage-local-static-provisioner 2.9. Once per period, the stand-in first cleans the
-// released volumes, as DeletePVs (pkg/deleter/deleter.go) does. Then the stand-in looks for new volumes, as
+// The type `provision` plays the part of sig-storage-local-static-provisioner 2.9. Once per period, the stand-in first
+// cleans the released volumes, as DeletePVs (pkg/deleter/deleter.go) does. Then the stand-in looks for new volumes, as
 // DiscoverLocalVolumes (pkg/discovery/discovery.go) does.
 //
 // A directory replaces the Kubernetes API: its file volumes.json lists the volumes, and a file released/NAME marks the
 // volume NAME as released. A goroutine cleans each released volume in the background. In the first period after the
 // cleaning, the stand-in deletes the cleaned volume.
 //
-// The log has a line for each "error" that the provisioner would log, and for each volume that is "created" or
+// The log contains a line for each "error" that the provisioner would log, and for each volume that is "created" or
 // "cleaned". A "created" or "cleaned" line also shows the disk or filesystem that was at the volume's path: see
 // whatIsAt.
 type provision struct {
 	dir, node string
 	classes   []class
 	volumes   map[string]volume
-	// cleaning maps the name of a released volume to its cleaner.
+	// The field `cleaning` maps the name of a released volume to its cleaner.
 	cleaning map[string]*cleaner
 	log      *os.File
 }
 
 // cleaner is the state of a goroutine that cleans one volume. At the end of the cleaning, the goroutine stores its
-// error in the field err, and closes the channel in the first field. The last two fields show what was at the volume's
-// path at the start and at the end of the cleaning.
+// error in the field `err`, and closes the channel in the field `ended`. The fields `before` and after show what was at the
+// volume's path at the start and at the end of the cleaning.
 type cleaner struct {
 	ended         chan struct{}
 	err           error

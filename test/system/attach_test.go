@@ -14,7 +14,7 @@ import (
 )
 
 // TestForeignXFS checks that hotmount mounts a foreign XFS with many files, and changes no byte of the files (issue 2,
-// item 2 of "Shown").
+// section "Shown", item 2).
 func TestForeignXFS(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	// While hotmount is stopped, the test makes the filesystem on this worker, as another node would.
@@ -43,8 +43,8 @@ func TestForeignXFS(t *testing.T) {
 			t.Errorf("mount options %s lack %s", options, want)
 		}
 	}
-	// `systemctl show` reads What= from the mount table. The mount table has the device's kernel name, and not the link
-	// that the unit names.
+	// `systemctl show` reads What= from the mount table. The mount table contains the device's kernel name, and not the
+	// symbolic link in the unit file.
 	description := m.run("systemctl show -P Description " + quote(unitOf(uuid)))
 	for _, want := range []string{"no serial", uuid, "1 GiB", "/dev/" + name} {
 		if !strings.Contains(description, want) {
@@ -113,9 +113,9 @@ func TestEphemeralDisk(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestTwentyDisks checks that twenty disks attached back to back are all mounted, each once (issue 2, item 4 of
-// "Shown"). Half of the disks hold a filesystem, and half are blank. With six more disks, the kernel's names of virtio
-// disks reach four letters, such as vdaa.
+// TestTwentyDisks checks that twenty disks attached back to back are all mounted, each once (issue 2, section "Shown",
+// item 4). Half of the disks hold a filesystem, and half are blank. The test then attaches six more disks. With the
+// system disk, a virtual machine then has 27 virtio disks, and the kernel names the last disk vdaa, with four letters.
 func TestTwentyDisks(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	var images []string
@@ -126,8 +126,8 @@ func TestTwentyDisks(t *testing.T) {
 			images = append(images, blank(t, 320<<20))
 		}
 	}
-	// While mounts come and go without a pause, PID 1 notices changes of the mount table up to one second late. PID 1
-	// must not lose a mount unit, however often mounts come and go.
+	// While another program mounts and unmounts a directory without a pause, PID 1 notices changes of the mount table
+	// up to one second late. PID 1 must not lose a mount unit, however often the mount table changes.
 	m.run(`mkdir /run/busy; (while [ -e /run/busy ]; do mount --bind /run/busy /run/busy; umount /run/busy; done) </dev/null >/dev/null 2>&1 &`)
 	last := ""
 	for _, image := range images {
@@ -172,7 +172,7 @@ func TestTwentyDisks(t *testing.T) {
 }
 
 // TestDetach checks that the detach of an idle disk removes the disk's mount unit and directory, even while the daemon
-// is down. A disk that is attached again is mounted at the same path with its data (issue 2, item 6 of "Shown").
+// is down. A disk that is attached again is mounted at the same path with its data (issue 2, section "Shown", item 6).
 func TestDetach(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -203,14 +203,15 @@ func TestDetach(t *testing.T) {
 }
 
 // TestTogether checks that one process mounts all disks that are attached together, each by its own transient mount
-// unit (issue 8). A damaged disk, a disk that does not answer, and a masked unit do not keep other disks from being
-// mounted or released.
+// unit (issue 8). A damaged disk, a disk that does not answer, and a masked unit do not prevent hotmount from mounting
+// or releasing other disks.
 func TestTogether(t *testing.T) { attachTogether(t, worker.Options{}) }
 
 func attachTogether(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
-	// The daemon is stopped for a moment, so that it sees all disks together. Three of the disks do not answer. The
-	// daemon may still see one of these three disks earlier than the others. hotmount then mounts this disk alone.
+	// The test freezes the daemon (SIGSTOP) and attaches the disks, so that the daemon finds all disks together after
+	// SIGCONT. Three of the disks do not answer. The daemon may still find one of these three disks before the other
+	// two. hotmount then starts a separate mount for this disk.
 	m.run("systemctl kill -s STOP hotmount")
 	const good, sick, slow, all = 4, 4, 5, 8 // disks 0 to 3 are good, disk 4 is damaged, and disks 5 to 7 do not answer
 	var names, ids, uuids, images []string
@@ -226,7 +227,8 @@ func attachTogether(t *testing.T, o worker.Options) {
 		names, ids, images = append(names, name), append(ids, id), append(images, image)
 		uuids = append(uuids, m.run("udevadm settle; blkid -o value -s UUID /dev/"+name))
 	}
-	// The random bytes damage the first allocation group's inode header (AGI), which a mount reads.
+	// The random bytes damage the inode header (AGI) of the first allocation group. The kernel reads this header at
+	// each mount.
 	m.run("head -c 512 /dev/urandom | dd of=/dev/" + names[sick] + " bs=512 seek=2 conv=notrunc,fsync status=none; udevadm settle")
 	for _, id := range ids[slow:] {
 		throttle(t, w, id+"/virtio-backend", 1, 0)
@@ -286,7 +288,8 @@ func attachTogether(t *testing.T, o worker.Options) {
 		}
 		m.waitForLog("/dev/" + name + " .*: mounted xfs " + uuids[slow+i])
 	}
-	// The daemon's journal names the damaged disk and the remedy. The mount unit's journal has the output of mount(8).
+	// The daemon's journal names the damaged disk and the remedy. The mount unit's journal contains the output of
+	// mount(8).
 	m.waitMinutes(3, "the damaged disk to be in the journal", "journalctl -b --no-pager -o cat | grep -E '^/dev/"+names[sick]+" .*the kernel says: .*XFS .*; check the filesystem with: xfs_repair -n /dev/"+names[sick]+"'")
 	if own := m.run("journalctl -b -o cat --no-pager -u " + quote(unitOf(uuids[sick]))); !regexpLine(own, "^mount: /mnt/disks/"+uuids[sick]+": ") {
 		t.Errorf("the journal of the damaged disk's unit: %s", own)
@@ -325,7 +328,7 @@ func attachTogether(t *testing.T, o worker.Options) {
 		t.Errorf("%s services mounted disks together, %s before one unit was masked", got, before)
 	}
 
-	// Each mount point is removed after its unmount, even while no daemon runs.
+	// After an unmount, hotmount-cleanup@ removes the mount point, even while the daemon is stopped.
 	m.run("systemctl stop hotmount; umount /mnt/disks/" + uuids[0])
 	m.wait("the cleanup after an unmount by hand", "[ ! -e /mnt/disks/"+uuids[0]+" ]")
 	for i, id := range map[int]string{1: ids[1], 2: backID} {
@@ -338,7 +341,7 @@ func attachTogether(t *testing.T, o worker.Options) {
 }
 
 // TestVirsh follows a user's steps with a real libvirt: virsh attach-disk, detach-disk and blockresize. TestVirsh also
-// checks the journal of the mount unit (issue 2, items 1 and 6 of "Shown").
+// checks the journal of the mount unit (issue 2, section "Shown", items 1 and 6).
 func TestVirsh(t *testing.T) {
 	parallel(t)
 	o := worker.Options{Deb: deb(t), Progress: os.Stderr, Dir: logs(t)}
@@ -359,7 +362,8 @@ func TestVirsh(t *testing.T) {
 	virsh("attach-disk", l.Domain(), image, "vdc", "--persistent", "--serial", "VIRSH-1", "--subdriver", "raw")
 	m.wait("the disk", "[ -e /dev/vdb ]")
 	uuid := m.mounted("vdb")
-	// The proof reads the whole disk once (Documentation/block/stat.rst in Linux describes the fields).
+	// The proof reads the whole disk once. Documentation/block/stat.rst in Linux describes the fields of the file
+	// /sys/block/vdb/stat.
 	if got := m.run("awk '{print ($3 >= 4194304 && $3 < 6291456)}' /sys/block/vdb/stat"); got != "1" {
 		t.Errorf("the reads of a disk of 4194304 sectors: %s", m.run("cat /sys/block/vdb/stat"))
 	}
@@ -460,8 +464,8 @@ systemctl reload hotmount`)
 	}
 }
 
-// TestExchangedBeforeItsMount replaces a disk by another disk with the same kernel name while the first disk's mount
-// waits. udev handles neither the detach nor the attach, so the first disk's link leads to the second disk. In the
+// TestExchangedBeforeItsMount replaces a disk by another disk with the same kernel name before the first disk is
+// mounted. udev handles neither the detach nor the attach, so the first disk's link leads to the second disk. In the
 // first part of the test, hotmount delays the mount. hotmount then looks at the disk again, and notices that the first
 // disk is gone. In the second part, PID 1 delays the mount, and then mounts the second disk through the first disk's
 // link. The test checks that hotmount then unmounts the second disk, and does not record the second disk as the first
@@ -501,7 +505,8 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	m.run("systemctl stop hotmount; echo 'ready_timeout: 30s' >/etc/hotmount/config.yaml")
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.run("udevadm settle; blkid -o value -s UUID /dev/" + name)
-	// hotmount delays the mount of a disk that is new on this worker until udev has handled the late disk.
+	// The first disk is new on this worker. hotmount therefore delays the first disk's mount until udev has handled the
+	// event of the disk in the variable `late`.
 	m.run("udevadm control --stop-exec-queue")
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.run("systemctl start --no-block hotmount")
@@ -561,9 +566,9 @@ func TestRewrittenBeforeItsMount(t *testing.T) {
 	}
 }
 
-// TestLoopDevices checks a disk that is in use through a loop device. For such a disk the kernel shows neither a claim
-// nor a holder. hotmount neither mounts nor formats a disk that a loop device uses, even if the operator accepts the
-// disk. hotmount does not report a disk as safe to detach while a loop device uses it.
+// TestLoopDevices checks a disk that is in use through a loop device. For a disk below a loop device, the kernel shows
+// neither a claim nor a holder. hotmount neither mounts nor formats a disk that a loop device uses, even if the
+// operator accepts the disk. hotmount does not report a disk as safe to detach while a loop device uses it.
 func TestLoopDevices(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -573,8 +578,8 @@ func TestLoopDevices(t *testing.T) {
 	}
 	used, _ := m.attach(w, worker.Disk{File: image, Serial: "USED"})
 	empty, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "EMPTY"})
-	// Each loop device uses a second device node of its disk. The daemon cannot see this device node, just as it cannot
-	// see a device node in a container.
+	// Each loop device uses a second device node of its disk. The daemon cannot see the second device node, just as it
+	// cannot see a device node in a container.
 	m.run("udevadm settle; for d in " + used + " " + empty + "; do mknod /root/node-$d b $(sed 's/:/ /' /sys/block/$d/dev); done; losetup /dev/loop3 /root/node-" + used + "; mount /dev/loop3 /srv; echo kept >/srv/f; sync; losetup /dev/loop4 /root/node-" + empty + "; udevadm settle; systemctl start hotmount")
 	m.waitForLog("/dev/" + used + " .*ignore: the disk seems to be in use through /dev/loop3")
 	m.waitForLog("/dev/" + empty + " .* the disk is in use through /dev/loop4; next try in")
@@ -699,11 +704,12 @@ func (m machine) scsiTarget(name string) string {
 	return m.run("basename $(readlink -f /sys/block/" + name + "/device)")
 }
 
-// TestVirtioSCSI checks disks on virtio-scsi. A disk that no class selects is reported once, with the class to add.
-// With the built-in class, the test covers hot-plug, resize, a copy, and the removal of a busy disk whose SCSI target
-// the next disk gets. The built-in class does not select a disk of another vendor. If a class in block mode and a later
-// class both select a disk, the class in block mode gets the disk. Both classes have their disks again after a power
-// cut.
+// TestVirtioSCSI checks disks on virtio-scsi. If no class selects a disk, hotmount reports the disk once, and prints a
+// class that would select the disk. With the built-in class, the test covers hot-plug, a resize, and a copy of the
+// disk. The test also pulls a busy disk, and then attaches another disk at the same SCSI target. The built-in class
+// does not select a SCSI disk of a vendor other than QEMU, such as a cloud provider's disk. If a class in block mode
+// and a later class both select a disk, the class in block mode gets the disk. After a power cut, each of these two
+// classes gets its disk again.
 func TestVirtioSCSI(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter /var/lib/disks/block; printf 'classes:\\n  - name: default\\n    names: [\"vd*\"]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl restart hotmount")
@@ -733,8 +739,8 @@ func TestVirtioSCSI(t *testing.T) {
 	m.detach(w, twinID)
 
 	// A disk is pulled while busy. The next disk gets the pulled disk's SCSI target, but gets another kernel name. The
-	// kernel does not reuse a disk's name while a process uses the disk's filesystem. The unit uses cd, because with
-	// WorkingDirectory= systemd would stop the unit before the unmount.
+	// kernel does not reuse a disk's name while a process uses the disk's filesystem. The unit's command runs cd,
+	// because with WorkingDirectory= systemd would stop the unit before the unmount.
 	m.run("systemd-run --unit busy sh -c 'cd " + where + " && exec sleep infinity'")
 	m.wait("the disk to be in use", "[ $(readlink /proc/$(systemctl show -P MainPID busy)/cwd) = "+where+" ]")
 	target := m.scsiTarget(name)

@@ -45,9 +45,9 @@ func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker
 // unexpectedLines returns the unexpected lines of the provisioner's log. Lines about the provisioner's start and about
 // volumes with a disk sequence number are expected.
 //
-// The parameter gone has the start and the end of a period. In this period, each pass of the provisioner may log the
-// missing disk one time. The period begins before the disk is detached, and ends after the disk's link is removed. The
-// provisioner may log the last line about the missing disk one pass late.
+// The parameter `gone` contains the start and the end of a period. During this period, each pass of the provisioner may
+// log the missing disk one time. The period begins before the disk is detached, and ends after the disk's link is
+// removed. The provisioner may log the last line about the missing disk one pass late.
 func unexpectedLines(t *testing.T, log string, gone [2]string) (lines []string) {
 	t.Helper()
 	const pass = time.Second
@@ -92,8 +92,9 @@ func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
 }
 
 // TestBlockVolumes checks that a class in block mode gives out disks by links, and that a link leads to its disk or
-// nowhere. A stand-in plays the provisioner. The test covers attach, use and cleaning, a detach while udev is late, a
-// restart and a power cut. After a disk was given out, hotmount formats the disk only by the operator's order.
+// nowhere. A stand-in program replaces the provisioner. The test covers attach, use and cleaning, a detach while udev
+// is late, a restart and a power cut. After a disk was given out, hotmount formats the disk only by the operator's
+// order.
 func TestBlockVolumes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount")
@@ -116,7 +117,7 @@ func TestBlockVolumes(t *testing.T) {
 		t.Errorf("the volume has %d bytes", size)
 	}
 	m.log(fmt.Sprintf(" created %s .* seq=%s$", volume, seq(name)), 0)
-	// The process that keeps the disk open is sleep(1), which runs without capabilities.
+	// The process sleep(1) keeps the disk open, and runs without capabilities.
 	status := m.run("cat /proc/$(systemctl show -p MainPID --value hotmount-block@" + seq(name) + ")/status")
 	if !strings.Contains(status, "Name:\tsleep") || !regexpLine(status, "^CapEff:\t0000000000000000$") {
 		t.Errorf("the holder: %s", status)
@@ -131,7 +132,7 @@ func TestBlockVolumes(t *testing.T) {
 	m.detach(w, secondID)
 	m.detach(w, noneID)
 
-	// A daemon that is killed and restarted does not touch a link that works. If somebody kills the process that keeps
+	// After a kill and a restart, the daemon does not touch a link that works. If somebody kills the process that keeps
 	// the disk open, hotmount makes the link again.
 	before := m.run("stat -c %i " + raw + "RAW-1")
 	m.run("systemctl kill -s KILL hotmount; sleep 1; systemctl restart hotmount")
@@ -146,7 +147,7 @@ func TestBlockVolumes(t *testing.T) {
 	given("RAW-1", name)
 
 	// After a tenant has released the volume, the provisioner zeroes the whole disk. hotmount does not release the disk
-	// while a process has it open.
+	// while a process has the disk open.
 	m.run("head -c 20M /dev/urandom >/dev/" + name + "; sync")
 	since := m.lines()
 	m.release(volume)
@@ -165,9 +166,9 @@ func TestBlockVolumes(t *testing.T) {
 	gone[1] = clock()
 	given("RAW-2", name)
 
-	// The disk looks blank. hotmount holds the disk, because a second disk with the same serial was seen. `hotmount
-	// accept` gives the disk out, although it is in another slot than before. Whatever the configuration says, hotmount
-	// does not by itself format a disk that was given out before.
+	// The disk looks blank. hotmount holds the disk, because a second disk with the same serial was seen. After
+	// `hotmount accept`, hotmount gives the disk out, although the disk is in another slot than before. A disk that was
+	// once given out is formatted only by the operator's order, whatever the configuration says.
 	held := func(name string) {
 		t.Helper()
 		m.wait(name+" to be held", "hotmount plan | grep -E '^"+name+" .*hold .*a disk with the serial RAW-1 was given out as a block volume .*two disks with this serial' && ! [ -L "+raw+"RAW-1 ]")
@@ -190,8 +191,7 @@ func TestBlockVolumes(t *testing.T) {
 	was := slot(name)
 	m.detach(w, id)
 	held(second)
-	// If a second disk with the same serial is attached to the detached disk's slot, it does not get the detached
-	// disk's link.
+	// A second disk with the same serial does not get the detached disk's link, even in the detached disk's slot.
 	m.detach(w, secondID)
 	second, secondID = m.attach(w, worker.Disk{File: blank(t, gib), Serial: "RAW-1"})
 	held(second)
@@ -252,8 +252,8 @@ func TestBlockVolumes(t *testing.T) {
 	given("RAW-3", full)
 	m.detach(w, fullID)
 	m.wait("the link to go", "! [ -L "+raw+"RAW-3 ]")
-	// The disk RAW-4 has bytes that udev does not recognise. At first the disk's class makes filesystems, so hotmount
-	// reads these bytes.
+	// The disk RAW-4 contains bytes that udev does not recognise. At first the disk's class is not in block mode, so
+	// hotmount reads these bytes.
 	m.run("mv /etc/hotmount/config.yaml /root; systemctl reload hotmount")
 	unknown := blank(t, 320<<20)
 	writeRandom(t, unknown, 100<<20, 512)

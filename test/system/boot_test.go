@@ -38,14 +38,14 @@ WantedBy=multi-user.target
 X
 systemctl -q enable kubelet; rm -f /root/kubelet-saw`
 
-// immutable returns a script that makes an immutable mount point, as hotmount makes it.
+// immutable returns a script that makes an immutable mount point, like the mount points that hotmount makes.
 func immutable(where string) string {
 	return "mkdir " + where + "; touch " + where + "/not-mounted; chattr +i " + where + "/not-mounted " + where
 }
 
 // TestMountsOutliveTheAgent checks that mounts stay when the daemon hangs, or is killed, restarted, upgraded or
 // removed. The mounts also stay when an upgrade is interrupted. A writer in the mount never sees an error (issue 2,
-// item 5 of "Shown"). After a reboot all volumes are mounted before kubelet starts.
+// section "Shown", item 5). After a reboot all volumes are mounted before kubelet starts.
 func TestMountsOutliveTheAgent(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -92,7 +92,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	if len(times) != stops+4 {
 		t.Errorf("the journal has %d stops, and %d from before", len(times), stops)
 	}
-	// The daemon ends within a second of SIGTERM (issue 2).
+	// The daemon ends within one second after SIGTERM (issue 2).
 	for _, took := range times[stops:] {
 		if took > time.Second {
 			t.Errorf("from Stopping to Stopped it took %s", took)
@@ -141,7 +141,7 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	}
 	slices.Sort(all)
 	m.run(kubelet)
-	// Before kubelet starts at boot, hotmount removes mount points that a crash has left.
+	// Before kubelet starts at boot, hotmount removes mount points that a crash has left behind.
 	leftover := "/mnt/disks/11111111-2222-4333-8444-555555555555"
 	bare := strings.Replace(leftover, "1111", "2222", 1)
 	m.run("systemctl stop hotmount; " + immutable(leftover) + "; mkdir " + bare + "; sync; ls -d " + leftover + " " + bare)
@@ -154,10 +154,10 @@ func TestMountsOutliveTheAgent(t *testing.T) {
 	if got := m.run("cat /root/kubelet-saw"); got != strings.Join(all, "\n")+"\n/mnt/disks/"+strings.Join(all, "\n/mnt/disks/") {
 		t.Errorf("when kubelet started it saw %q", got)
 	}
-	// For the journal, all boots of a container are one boot, so the test selects entries by their time.
+	// In the journal, all boots of a container have the same boot ID, so the test selects entries by their time.
 	m.wait("the hold in this boot, too", "journalctl --no-pager -o cat --since @"+since+" | grep '^/dev/"+old+" .*hold: .*attached before hotmount was installed'")
-	// systemd flushes a container's disks at shutdown. A flush writes nothing, so the test counts sectors and not
-	// requests.
+	// systemd flushes a container's disks at shutdown. The kernel counts a flush as a write request without sectors, so
+	// the test counts sectors and not requests.
 	if got := m.run("awk '{print $7+$14}' /sys/block/" + old + "/stat"); got != "0" {
 		t.Errorf("%s sectors of %s were written", got, old)
 	}
@@ -248,7 +248,7 @@ func numbers(t *testing.T, text string) (all []float64) {
 	return all
 }
 
-// lookAt returns a text that occurs in a trace of the daemon once for each look at the disk. A count of reads of udev's
+// lookAt returns a text that a trace of the daemon contains once for each look at the disk. A count of reads of udev's
 // database would be too high, because a look at another disk also reads the database entries of loop devices.
 func lookAt(name string) string { return "/block/" + name + "/queue/iostats\"" }
 
@@ -272,7 +272,7 @@ func TestStorm(t *testing.T) {
 		stormed = append(stormed, "vda") // a container has no system disk
 	}
 	const events = 500 // number of events for each disk
-	// udevd handles no event until a disk has been attached and another disk has been detached during the storm.
+	// udevd handles no event until the test has attached one disk and detached another disk during the storm.
 	m.run(`udevadm settle; udevadm control --stop-exec-queue; pid=$(systemctl show -P MainPID hotmount)
 		strace -f -qq -ttt -s 400 -e trace=openat -e signal=none -o /root/trace -p $pid </dev/null >/dev/null 2>/root/said &
 		for i in $(seq 100); do grep -q '^TracerPid:.*[1-9]' /proc/$pid/status && break; sleep 0.1; done
@@ -290,16 +290,16 @@ func TestStorm(t *testing.T) {
 		looks := "grep -F '" + lookAt(name) + "' /root/trace | awk '{print $2}'"
 		m.wait("the look after the last event", fmt.Sprintf("%s | awk '{last = $1} END {exit !(last > %f)}'", looks, times[1]))
 		all := numbers(t, m.run(looks))
-		// The daemon makes the first eight looks without delay, the next six at growing intervals, and then one look
+		// The daemon looks at a disk eight times without delay, then six times at growing intervals, and then once
 		// every five seconds.
 		if most := 14 + (times[2]-times[0])/5; float64(len(all)) > most {
 			t.Errorf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
 		} else {
 			t.Logf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
 		}
-		// The daemon still receives events after udevd is done, and looks at a disk every five seconds. The daemon
-		// looks at all disks once more when the detached disk's mount point is removed. After a short storm, the daemon
-		// has not yet made all of its first eight looks at a disk.
+		// After udevd has handled all events, the daemon still receives events, and looks at a disk every five seconds.
+		// The daemon looks at all disks once more when the detached disk's mount point is removed. After a short storm,
+		// the daemon has looked at a disk fewer than eight times.
 		end, last := slices.IndexFunc(all, func(at float64) bool { return at > times[2] }), all[len(all)-1]
 		if end < 0 {
 			continue
@@ -319,8 +319,8 @@ func TestStorm(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
-	// The closure calls the given function, and makes udevd forget the events that this call causes. A restarted udevd
-	// forgets the events in its queue.
+	// The closure calls the given function, and makes udevd forget the events that this call causes. At a restart,
+	// udevd forgets the events in its queue.
 	forgets := func(what func()) {
 		t.Helper()
 		m.run("udevadm settle; udevadm control --stop-exec-queue")
@@ -451,8 +451,8 @@ func TestReinstalled(t *testing.T) {
 }
 
 // TestSystemDisk checks that nothing is written to the system disk while disks are formatted, mounted, refused,
-// released and detached (issue 2, item 7 of "Shown"). No byte of the system disk changes. The system's own writes go to
-// memory.
+// released and detached (issue 2, section "Shown", item 7). No byte of the system disk changes. The system's own writes
+// go to memory.
 func TestSystemDisk(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`modprobe overlay
@@ -666,7 +666,7 @@ func TestCoveredByAMount(t *testing.T) {
 	is("mounted")
 	m.mounted(late)
 
-	// cloud-init writes lines with nofail and x-systemd.requires= to fstab.
+	// cloud-init adds mounts to fstab with the options nofail and x-systemd.requires=.
 	m.run(`printf '[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sleep 5\n' >/etc/systemd/system/slow.service
 echo 'none /mnt tmpfs nofail,x-systemd.requires=slow.service,x-systemd.after=slow.service 0 0' >>/etc/fstab`)
 	if err := w.Reboot(ctx(t)); err != nil {
@@ -689,7 +689,7 @@ echo 'none /mnt tmpfs nofail,x-systemd.requires=slow.service,x-systemd.after=slo
 // TestFaultyConfigurationAtBoot checks that volumes are mounted at a restart and at boot despite a faulty
 // configuration, such as a file with a wrong mode. Until the fault is corrected, no disk is formatted and no new disk
 // is mounted. As soon as the configuration is corrected, the daemon uses it without a reload. If the configuration has
-// a fault, and hotmount has kept no last good settings, the daemon does not start.
+// a fault and the file of the last good settings is missing or unusable, the daemon does not start.
 func TestFaultyConfigurationAtBoot(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const gauge = "/var/lib/prometheus/node-exporter/hotmount.prom"
@@ -778,12 +778,12 @@ func TestMountCannotRun(t *testing.T) {
 		}
 		return n
 	}
-	// After four equal tries to mount, the journal has one line for the failure. At most two other journal lines are
-	// about the disk, and each of them reports a decision.
+	// After four mount attempts that failed with the same error, the journal contains one line about the failure. At
+	// most two other journal lines are about the disk, and each of them reports a decision.
 	if failures, lines := count("^/dev/"+name+" .*next try in"), count("/dev/"+name); failures != 1 || lines > 3 {
 		t.Errorf("%d failures in %d lines, after four equal tries", failures, lines)
 	}
-	// PID 1 does not log the removal of a mount point. If a removal fails, the journal still has the error.
+	// PID 1 does not log the removal of a mount point. If a removal fails, the journal still contains the error.
 	m.run("! journalctl -b -o cat --no-pager _PID=1 | grep -E '^(Starting|Finished) hotmount-cleanup@|^hotmount-cleanup@.*Deactivated'")
 	const uuid = "5f0c8f3e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	m.run(`mkdir -p /mnt/disks/` + uuid + `/theirs; systemctl start "$(systemd-escape -p --template hotmount-cleanup@.service /mnt/disks/` + uuid + `)" || [ $? = 1 ]; rm -r /mnt/disks/` + uuid)
@@ -794,9 +794,9 @@ func TestMountCannotRun(t *testing.T) {
 	m.wait("it to be no failure any more", "hotmount status | grep '^"+name+" .* mounted '")
 }
 
-// TestClockOfTheFuture checks the record of a format with the year 2099, as if the clock had been wrong. A format with
-// a time in the future delays other formats by at most format_period. hotmount records only the time when it first
-// noticed the format, even after a restart.
+// TestClockOfTheFuture checks a format whose record has the year 2099, as if the clock had been wrong. A format with a
+// time in the future delays other formats by at most format_period. hotmount adds the time at which it noticed this
+// format to the history once, and not again after a restart.
 func TestClockOfTheFuture(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const history = "/var/lib/hotmount/history.jsonl"

@@ -13,8 +13,8 @@ import (
 
 // TestFastAndSlow checks the example configuration with fast, slow and block classes. Each of six disks on virtio,
 // virtio-scsi and NVMe gets the right class. hotmount formats the blank disks of the fast and slow classes, and leaves
-// excluded disks alone. `hotmount explain` shows why a disk is excluded, both on the node and from a dump. A reload
-// applies the whole configuration with its drop-ins, or nothing of it.
+// excluded disks alone. `hotmount explain` shows why a disk is excluded, both from the disk itself and from the saved
+// output of `hotmount explain --facts`. A reload applies the whole configuration with its drop-ins, or nothing of it.
 func TestFastAndSlow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	example, err := os.ReadFile("../../packaging/examples/fast-slow.yaml")
@@ -44,7 +44,7 @@ func TestFastAndSlow(t *testing.T) {
 	if got := m.run("blkid -p -o value -s TYPE /dev/" + slow + "; findmnt -n /dev/" + slow + " || true; touch /etc/hotmount/hold; umount /usr/sbin/debugfs; systemctl reload hotmount"); got != "ext4" {
 		t.Errorf("without the mode: %s", got)
 	}
-	// hotmount does not set the mode while the hold file forbids formatting.
+	// hotmount does not set the root directory's mode while the hold file forbids formatting.
 	m.waitForLog("/dev/" + slow + ".* cannot finish the ext4 on .*: hotmount formats no disk: /etc/hotmount/hold exists")
 	if got := m.run("debugfs -R 'stat <2>' /dev/" + slow + " 2>/dev/null | grep -o 'Mode: *0755'; findmnt -n /dev/" + slow + " || true; rm /etc/hotmount/hold; systemctl reload hotmount"); got != "Mode:  0755" {
 		t.Errorf("with the hold file: %s", got)
@@ -94,9 +94,9 @@ func TestFastAndSlow(t *testing.T) {
 	name := attach("SLOW-3", worker.BusSCSI, made(t, gib), "/var/lib/disks/hdd")
 	m.wait(name+" mounted with the new options", "findmnt -no OPTIONS /dev/"+name+" | grep nodev | grep -v nosuid")
 
-	// A mounted volume keeps its class, even if another class now selects it. After the operator releases the volume,
-	// the volume has two holds: one for the release, and one for the new class. The first accept lifts only the hold
-	// for the release.
+	// A mounted volume keeps its class, even if another class now selects the volume's disk. After the operator
+	// releases the volume, the disk has two holds: one for the release, and one for the new class. The first accept
+	// lifts only the hold for the release.
 	moved := all[3].name
 	m.run("printf 'classes:\\n- {name: ssd, transport: [nvme, virtio]}\\n' >/etc/hotmount/config.d/60-moved.yaml; systemctl reload hotmount; hotmount plan | grep -E '^" + moved + " .*keep'; hotmount release " + moved + "; hotmount accept " + moved)
 	m.wait("the volume to be held", "hotmount plan | grep -E '^"+moved+" .*hold .*the disk was a volume of class hdd '")
@@ -105,8 +105,8 @@ func TestFastAndSlow(t *testing.T) {
 }
 
 // TestThreeClasses attaches six disks on three buses, some blank and some with a filesystem. Each disk is mounted in
-// its class's directory, or given out there as a block volume. The stand-in for the provisioner makes a volume of each
-// disk. No class selects the excluded disk or the disk that is too small.
+// its class's directory, or given out there as a block volume. The stand-in for the provisioner creates a volume for
+// each disk. No class selects the excluded disk or the disk that is too small.
 func TestThreeClasses(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.example("fast-slow.yaml")
@@ -187,9 +187,9 @@ X
 	}
 }
 
-// TestDropIns checks that hotmount checks drop-ins and merges them in the order of their names. `hotmount config show`
-// shows the file and the line of each value. A reload applies all drop-ins or none. hotmount explains the effect of the
-// configuration on a disk, even after the disk is gone.
+// TestDropIns checks that hotmount validates drop-ins and merges them in the order of their names. `hotmount config
+// show` shows the file and the line of each value. A reload applies all drop-ins or none. hotmount explains the effect
+// of the configuration on a disk, even after the disk is gone.
 func TestDropIns(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`mkdir -p /etc/hotmount/config.d; cd /etc/hotmount
@@ -264,7 +264,7 @@ func TestPartitionOfAUsedDisk(t *testing.T) {
 	m.mounted(used + "1")
 }
 
-// TestPartitions checks a disk that another installer has partitioned. The node has the example configuration
+// TestPartitions checks a disk that another installer has partitioned. The node uses the example configuration
 // partitions.yaml. Partitions with a filesystem are mounted. A partition without a filesystem is refused and not
 // written to, and the disk is not reported as a problem. A release of one partition leaves the other partitions
 // mounted.
@@ -349,8 +349,8 @@ func TestPartitions(t *testing.T) {
 		t.Errorf("the journal has errors: %s", got)
 	}
 
-	// The disk is pulled while one process has an open file on the first partition. Another process has a mount of the
-	// second partition in its own namespace.
+	// The disk is pulled while one process has a file open on the first partition. Another process has mounted the
+	// second partition in its own mount namespace.
 	name, id = m.attach(w, worker.Disk{File: file, Serial: "PARTED"})
 	m.mounted(name + "1")
 	m.mounted(name + "2")
@@ -366,7 +366,7 @@ func TestPartitions(t *testing.T) {
 }
 
 // TestLogicalVolumes checks that ten logical volumes of 5 GiB, selected by name, are formatted and mounted. Volumes
-// with other names on the same disk are not formatted. After a reboot the ten volumes are mounted again. The node has
+// with other names on the same disk are not formatted. After a reboot the ten volumes are mounted again. The node uses
 // the example configuration lvm.yaml.
 func TestLogicalVolumes(t *testing.T) {
 	m, w := start(t, worker.Options{})
@@ -405,7 +405,7 @@ func TestLogicalVolumes(t *testing.T) {
 	if got := m.run("for i in 1 2 3 4 5 6 7 8 9 10; do cat $(findmnt -no TARGET /dev/vg0/disk$i)/number; done | tr '\\n' ' '"); got != "1 2 3 4 5 6 7 8 9 10" {
 		t.Errorf("after the reboot: %s", got)
 	}
-	// The mounts stay when the package is removed, even when udev handles the volumes again without hotmount's rule.
+	// The mounts stay when the package is removed, even when udev processes the volumes again without hotmount's rule.
 	// After a later installation and an accept, the volumes are mounted again, although they existed before the
 	// installation.
 	m.run("dpkg -r hotmount && udevadm control --reload && udevadm trigger --action=change --subsystem-match=block && udevadm settle")
@@ -414,7 +414,7 @@ func TestLogicalVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The volumes are held, because they were unmounted by hand. hotmount can mount accepted volumes only because the
-	// installation has made udev handle the volumes again.
+	// installation has made udev process the volumes again.
 	m.run("dpkg -i /root/next.deb >/dev/null 2>&1")
 	m.waitMinutes(3, "all to be held", "[ $(hotmount plan | grep -c 'hold .*somebody unmounted the disk by hand') = 10 ]")
 	m.run("for i in 1 2 3 4 5 6 7 8 9 10; do hotmount accept $(basename $(readlink -f /dev/vg0/disk$i)); done")

@@ -114,7 +114,7 @@ func TestStatus(t *testing.T) {
 		}
 	}
 
-	// With --watch, the table shows disks that are attached and detached.
+	// With --watch, the table changes when a disk is attached or detached.
 	m.run("systemctl start hotmount; systemd-run -q -u watch -p StandardOutput=file:/root/watched hotmount status --watch")
 	m.wait("the first table", "grep -q 1.GiB /root/watched")
 	live, liveID := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -124,8 +124,8 @@ func TestStatus(t *testing.T) {
 	m.run("systemctl stop watch")
 }
 
-// TestStatusOfTheDead mounts a filesystem that never answers on top of the disk's filesystem. TestStatusOfTheDead
-// checks that neither the daemon nor the commands wait for an answer.
+// TestStatusOfTheDead mounts an unresponsive filesystem over the disk's filesystem. TestStatusOfTheDead checks that
+// neither the daemon nor the commands wait for the unresponsive filesystem.
 func TestStatusOfTheDead(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
@@ -140,7 +140,7 @@ func TestStatusOfTheDead(t *testing.T) {
 		}
 	}
 	m.run("timeout 60 systemctl restart hotmount && (" + trigger + ") && timeout 60 systemctl reload hotmount")
-	// hotmount must count a volume as failing while another mount covers the volume.
+	// The daemon must report a volume as failing while another mount covers the volume.
 	m.wait("the daemon", "systemctl show -P StatusText hotmount | grep -x '0 mounted, 0 held, 0 refused, 1 failing'")
 	m.run("systemctl stop dead; umount -l /mnt/disks/" + uuid)
 	m.wait("the volume to be uncovered", "systemctl show -P StatusText hotmount | grep -x '1 mounted, 0 held, 0 refused, 0 failing'")
@@ -241,14 +241,14 @@ func TestFormatByToken(t *testing.T) {
 	changed := digest(t, image)
 	m.detach(w, id)
 	name, _ = m.attach(w, worker.Disk{File: image})
-	// The daemon's own formatting unit now reads the disk. PID 1 must start the unit for the token only after this unit
-	// has ended, so `hotmount format` must wait.
+	// The formatting unit that the daemon has started is now reading the disk. PID 1 must start the formatting unit of
+	// `hotmount format` only after the daemon's unit has ended, so `hotmount format` must wait.
 	m.wait("the proof", "journalctl -u hotmount-format@$(cat /sys/block/"+name+"/diskseq) | grep 'Starting hotmount-format'")
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token is not valid") {
 		t.Error(out)
 	}
 	_, token = m.offer(name)
-	// A process has the disk open exclusively.
+	// A process opens the disk exclusively (O_EXCL).
 	m.run("systemd-run --quiet --unit=holder perl -MFcntl -e 'until (sysopen(F, \"/dev/" + name + "\", O_RDONLY|O_EXCL)) { sleep 1 } open(HELD, \">\", \"/run/held\"); sleep 600'")
 	// /run/held shows that the process has opened the disk. A failed attempt to open the disk would prove nothing,
 	// because the daemon's own proof may still have the disk open.
@@ -276,8 +276,9 @@ func TestFormatByToken(t *testing.T) {
 
 // TestPartitionsForgotten checks that the kernel forgets a disk's partitions when hotmount formats the whole disk. If
 // the kernel did not forget the partitions, the disk would stay refused. hotmount does not format a disk that is in use
-// as swap. While a virtual machine monitor has a partition open, hotmount does not advise anyone to overwrite the disk.
-// The test needs a virtual machine, because a container has no device nodes of partitions and shares the host's swap.
+// as swap. While a virtual machine monitor has a partition open, no message of hotmount advises the user to overwrite
+// the disk. The test needs a virtual machine, because a container has no device nodes of partitions and shares the
+// host's swap.
 func TestPartitionsForgotten(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	parted := blank(t, 640<<20)
@@ -316,7 +317,7 @@ func TestPartitionsForgotten(t *testing.T) {
 	m.waitForLog("^/dev/" + guest + " .*refuse: the disk has partitions: " + guest + "1.*hotmount format " + guest)
 }
 
-// The method runs a script that must fail, and returns the script's output.
+// The method `runs` a script that must fail, and returns the script's output.
 func (m machine) fails(script string) string {
 	m.t.Helper()
 	out := m.run("if out=$(" + script + " 2>&1); then echo \"it succeeded: $out\"; else echo \"refused: $out\"; fi")
@@ -345,8 +346,8 @@ func (m machine) offer(name string) (text, token string) {
 	return text, found[1]
 }
 
-// writeRandom writes n random bytes to the file of a disk, from a byte offset on. The first byte that writeRandom
-// writes is never zero.
+// writeRandom writes n random bytes to the file of a disk, starting at the given byte offset. The first byte that
+// writeRandom writes is never zero.
 func writeRandom(t *testing.T, image string, at int64, n int) {
 	t.Helper()
 	c := randomSource(t)
@@ -364,7 +365,7 @@ func writeRandom(t *testing.T, image string, at int64, n int) {
 	}
 }
 
-// throttle limits the worker's reads and writes of a disk, in bytes a second. 0 means no limit. The argument id names
+// throttle limits the worker's reads and writes of a disk, in bytes a second. 0 means no limit. The argument `id` names
 // the QEMU device. For a virtio disk, the argument names the device's part that does the I/O, and ends in
 // /virtio-backend.
 func throttle(t *testing.T, w *worker.Worker, id string, read, write int) {

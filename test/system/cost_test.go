@@ -10,8 +10,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// These constants are the daemon's highest allowed costs for the attachment of one disk with a filesystem. The counts
-// do not depend on the machine.
+// These constants are the upper limits of the daemon's costs for the attachment of one disk with a filesystem. Each
+// constant is a count, so it does not depend on the machine's speed.
 const (
 	mostLooks       = 3
 	mostDBusCalls   = 1
@@ -46,7 +46,7 @@ func (m machine) traceStart() {
 }
 
 // programs starts a trace of the programs that PID 1, udevd and their children run. The returned function ends the
-// trace, and returns how often each program that serves disks ran, such as mount or blkid.
+// trace, and returns how often each program that handles disks, such as mount or blkid, ran.
 func (m machine) programs() (ran func() string) {
 	m.t.Helper()
 	m.run(`rm -f /root/programs; udev=$(systemctl show -P MainPID systemd-udevd)
@@ -61,8 +61,8 @@ func (m machine) programs() (ran func() string) {
 }
 
 // TestCounts checks that one attachment costs a bounded number of looks and of calls to PID 1. mount(8) is the only
-// program that runs for an attachment. A network device that comes and goes costs nothing. When the daemon starts, it
-// runs no program, and looks at each mounted disk once.
+// program that runs for an attachment. A network device that is added and removed causes no work. When the daemon
+// starts, it runs no program, and looks at each mounted disk once.
 func TestCounts(t *testing.T) {
 	exclusive(t) // the daemon also receives events of other containers' disks
 	m, w := startNode(t, worker.Options{})
@@ -152,15 +152,15 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestRests checks that an idle daemon wakes up at most 60 times in ten minutes, even while network devices come and
-// go. The test counts one wake-up for each second in which a thread of the daemon runs.
+// TestRests checks that an idle daemon wakes up at most 60 times in ten minutes, even while network devices are added
+// and removed. The test counts one wake-up for each second in which a thread of the daemon runs.
 func TestRests(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
 	m.mounted(name)
 	// The daemon becomes idle a minute after its last action. A mount by another program wakes the daemon. The test
 	// passes if one of three spans of 130 seconds has at most 13 wake-ups. The shell that counts wake-ups starts no
-	// process, because a process could cause an event of udev.
+	// process, because a new process could cause a udev event.
 	m.run(`pid=$(systemctl show -P MainPID hotmount)
 		switches() {
 			n=0

@@ -15,12 +15,13 @@ import (
 	"hotmount/test/worker"
 )
 
-// The variable full reports whether the tests run all cases (make test-full) or only a random choice.
+// The variable `full` reports whether the tests run all cases (make test-full) or only a random choice.
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
 // obedient is a script that replaces mkfs.xfs, and follows the orders in the disk's serial number. An order is an
-// instruction for one run of mkfs.xfs that writes. The n-th field after the colon in the serial number is the order for
-// the n-th such run. An order has a letter for the action, a letter for the system call, and the number of the call:
+// instruction for one run of mkfs.xfs. Runs with the option -N or -V write nothing and have no order. The n-th field
+// after the colon in the serial number is the order for the n-th run that writes. An order consists of a letter for the
+// action, a letter for the system call, and the number of the call:
 //
 //	kp7  mkfs.xfs is killed instead of the 7th pwrite64
 //	sf1  mkfs.xfs is stopped after the 1st fallocate
@@ -29,10 +30,10 @@ var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 // device, the name of the device's file is the serial number. For a disk without a serial number, obedient reads its
 // orders from the file /var/lib/orders/serial.
 //
-// obedient records the arguments of each run as the name of an empty file. Bytes in a file would add to the number of
-// bytes that mkfs.xfs has written. hotmount compares this number with the bytes that reach the disk. In a journaled
-// ext4, the kernel attributes a new file name to no process. After a killed run, obedient writes the state of the XFS
-// on the disk to another file.
+// obedient records the arguments of each run as the name of an empty file. Bytes in a file would increase the kernel's
+// count of the bytes that mkfs.xfs has written. hotmount compares this count with the bytes that reach the disk. On an
+// ext4 with a journal, a new file name does not increase this count. After a killed run of mkfs.xfs, obedient writes
+// the state of the XFS on the disk to another file.
 const obedient = `#!/bin/bash
 case " $* " in *" -N "*|*" -V "*) exec /usr/local/real/mkfs.xfs "$@" ;; esac
 node=${!#}
@@ -64,8 +65,8 @@ echo $state >"$dir/left.$n"
 kill -KILL $$
 `
 
-// installObedient is a script that installs obedient as mkfs.xfs. A drop-in in obedientOptions lets the formatting
-// unit run strace.
+// installObedient is a script that installs obedient as mkfs.xfs. With a drop-in from obedientOptions, the formatting
+// unit can run strace.
 const installObedient = `mkdir /usr/local/real /var/lib/orders
 mv /usr/sbin/mkfs.xfs /usr/local/real/
 mv /usr/local/obedient /usr/sbin/mkfs.xfs
@@ -92,8 +93,8 @@ func obedientWorker(t *testing.T) (machine, *worker.Worker) {
 	return start(t, obedientOptions())
 }
 
-// ordered returns a disk whose serial number has the given orders for the test script obedient. In a container, the
-// name of the disk's file replaces the serial number.
+// ordered returns a disk whose serial number contains the given orders for the test script obedient. In a container,
+// the name of the disk's file replaces the serial number.
 func (m machine) ordered(w worker.Node, image, orders string) worker.Disk {
 	m.t.Helper()
 	if _, is := w.(*worker.Container); !is {
@@ -109,8 +110,8 @@ func (m machine) ordered(w worker.Node, image, orders string) worker.Disk {
 // crashSize is the size of the disks in bytes, the smallest size that mkfs.xfs accepts.
 const crashSize = 300 << 20
 
-// mkfsWrites returns the writes of mkfs.xfs to a disk of crashSize, in order. Each write has the name that orders use,
-// such as p1 or f1. mkfsWrites also returns the index of the first write of the superblock.
+// mkfsWrites returns the writes of mkfs.xfs to a disk of crashSize, in order. The name of each write is the name that
+// orders use, such as p1 or f1. mkfsWrites also returns the index of the first write of the superblock.
 func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	m.t.Helper()
 	m.run("systemctl stop hotmount")
@@ -165,7 +166,8 @@ func (m machine) victims(w worker.Node, first int, orders ...string) []victim {
 	var all []victim
 	for i, order := range orders {
 		v := victim{order: order, serial: fmt.Sprintf("%d:%s", first+i, order)}
-		// Each disk has a size of its own, so that hotmount does not mistake it for an earlier disk in the same slot.
+		// Each disk has a size of its own, so that hotmount does not mistake the disk for an earlier disk in the same
+		// slot.
 		v.name, v.id = m.attach(w, m.ordered(w, blank(m.t, crashSize+int64(first+i)<<12), v.serial))
 		all = append(all, v)
 	}
@@ -209,7 +211,8 @@ func (m machine) checkFormat(v victim, runs int) string {
 	return fmt.Sprintf("%-12s %d runs, %s", v.order, len(lines), uuid)
 }
 
-// stateLeft returns the state of the XFS that the killed run left on the disk: "finished", "begun" or "none".
+// stateLeft returns the state of the XFS that the killed run of mkfs.xfs left on the disk: "finished", "begun" or
+// "none".
 func (m machine) stateLeft(v victim, run int) string {
 	m.t.Helper()
 	return m.run(fmt.Sprintf("cat %s/left.%d", v.dir(), run))
@@ -237,9 +240,9 @@ func TestAgentKilled(t *testing.T) {
 		orders = append(orders, "s"+at)
 	}
 	last := orders[len(orders)-1]
-	// Each index in turns stands for two disks. The first disk has the order at the index, and the second disk has the
-	// next order. The test also kills the formatting process of the second disk. The full test kills the daemon twice
-	// at each write, once with the formatting process and once without it.
+	// Each element of the slice turns is an index of an order, and stands for two disks. The first disk has the order
+	// at this index, and the second disk has the next order. The test also kills the formatting process of the second
+	// disk. The full test kills the daemon twice at each write, once with the formatting process and once without it.
 	var turns []int
 	for i := range orders {
 		if full || i%2 == 0 {
@@ -247,8 +250,8 @@ func TestAgentKilled(t *testing.T) {
 		}
 	}
 	begun := 0
-	// A formatting process that outlives its daemon takes one of the four places of the next daemon (proofsAtOnce) for
-	// a minute. With at most three such processes, a place remains for the other disks.
+	// A formatting process that outlives its daemon occupies one of the next daemon's four places for proofs
+	// (proofsAtOnce) for a minute. With at most three such processes, one place remains for the other disks.
 	for some := range slices.Chunk(turns, 3) {
 		var stay, end []string
 		for _, i := range some {
@@ -301,7 +304,7 @@ func TestFormatBesideALoopDevice(t *testing.T) {
 
 // TestMkfsKilled kills mkfs.xfs before one of its writes, or after its last write. The full test does so for each
 // write, and the short test for some writes. For some disks, the test also kills the next run of mkfs.xfs.
-// TestMkfsKilled checks that the result is one mounted XFS with the intended UUID (issue 3, Shown).
+// TestMkfsKilled checks that the result is one mounted XFS with the intended UUID (issue 3, section "Shown").
 func TestMkfsKilled(t *testing.T) {
 	m, w := obedientNode(t)
 	writes, super := m.mkfsWrites(w)
@@ -342,12 +345,12 @@ func TestMkfsKilled(t *testing.T) {
 	}
 }
 
-// TestPowerCutAfterGrowth checks an XFS that has just grown, so that only the log has the new size. If the log has
-// writes to new allocation groups, the first log recovery of Debian 12's kernel fails. If only the last allocation
-// group grew, the recovery succeeds, but the kernel shuts the filesystem down when the new space is used.
+// TestPowerCutAfterGrowth checks an XFS that has just grown, so that only the log contains the new size. If the log
+// contains writes to new allocation groups, the first log recovery of Debian 12's kernel fails. If only the last
+// allocation group grew, the recovery succeeds, but the kernel shuts the filesystem down when the new space is used.
 //
 // hotmount first mounts the filesystem at another path, where a failed recovery or a shutdown does no harm. hotmount
-// then mounts the filesystem at its own path, where the filesystem works and has its data.
+// then mounts the filesystem at its own path, where the filesystem works and still contains its data.
 func TestPowerCutAfterGrowth(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
@@ -411,9 +414,9 @@ func TestPowerCutAfterGrowth(t *testing.T) {
 }
 
 // ownOrders puts obedient's records on a filesystem of their own, and sets the commit interval of the system's
-// filesystem to one hour. If an ext4 filesystem makes one file durable, it also makes all earlier writes durable. On
-// the system's filesystem, a sync of obedient's records would also make hotmount's intent durable. The test would then
-// pass even if the daemon did not sync the intent.
+// filesystem to one hour. A sync of one file on an ext4 filesystem also makes all earlier writes to the filesystem
+// durable. On the system's filesystem, a sync of obedient's records would also make hotmount's intent durable. The test
+// would then pass even if the daemon did not sync the intent.
 func (m machine) ownOrders(w *worker.Worker) {
 	m.t.Helper()
 	image := blank(m.t, 64<<20)
@@ -463,7 +466,7 @@ func TestPowerCutDuringMkfs(t *testing.T) {
 				runs = 1
 			}
 			t.Log(m.checkFormat(v, runs))
-			// The history still has the format that was recorded before the power cut.
+			// The history still contains the format that was recorded before the power cut.
 			if got := m.run("hotmount history | grep -c " + m.mounted(v.name) + " || true"); got == "0" {
 				t.Errorf("%s: the history does not have it", v.order)
 			}
@@ -512,8 +515,9 @@ func TestCopyOfAHalfMade(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestStalledWrite starts a direct write to a disk while the disk settles, and makes the storage stall the write. The
-// kernel's count of completed writes lacks the stalled write. Even so, hotmount must not format the disk.
+// TestStalledWrite starts a direct write to a disk during hotmount's settle time, and makes the storage stall the
+// write. The kernel's count of completed writes does not include the stalled write. Even so, hotmount must not format
+// the disk.
 func TestStalledWrite(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=15s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl stop hotmount")
@@ -571,12 +575,12 @@ func TestTornFormat(t *testing.T) {
 	m.run("umount /dev/" + v.name + "; xfs_repair -n /dev/" + v.name)
 }
 
-// TestDisturbedFormat checks that a disk is held if somebody wrote to it between the end of mkfs.xfs and the read-back.
-// The disk stays held even if a later read finds the filesystem intact.
+// TestDisturbedFormat checks that a disk is held if somebody wrote to it between the end of mkfs.xfs and hotmount's
+// read-back. The disk stays held even if a later read finds the filesystem intact.
 func TestDisturbedFormat(t *testing.T) {
 	m, w := obedientWorker(t)
 	name, _ := m.attach(w, m.ordered(w, blank(t, crashSize), "DISTURBED"))
-	// tail starts no process while it waits, so the write comes early enough even on a busy machine.
+	// tail(1) starts no process while it waits, so the write comes early enough even on a busy machine.
 	m.run(fmt.Sprintf(`yes theirs | head -c 4096 >/root/theirs
 for i in $(seq 3000); do [ -e /var/lib/orders/DISTURBED/runs ] && break; sleep 0.05; done
 pid=$(pgrep -of '[m]kfs.xfs .*/dev/%[1]s') && tail --pid=$pid -s 0.05 -f /dev/null

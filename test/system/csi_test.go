@@ -32,11 +32,11 @@ func (m machine) register(drivers ...string) {
 	}
 }
 
-// ignoredDrivers is the path of the drop-in that lists the drivers in csi_ignore. The drop-in's name sorts before the
-// name of the file at the path dropIn.
+// ignoredDrivers is the path of the drop-in that lists the drivers in csi_ignore. By its name, this drop-in sorts
+// before the drop-in at the path dropIn.
 const ignoredDrivers = "/etc/hotmount/config.d/drivers.yaml"
 
-// hetzner is the name of Hetzner's driver, whose socket has a different path from the sockets of other drivers.
+// hetzner is the name of Hetzner's driver, whose socket is at another path than the sockets of other drivers.
 const hetzner = "csi.hetzner.cloud"
 
 // unregister removes all drivers' sockets and directories, and lists the drivers in csi_ignore, as an administrator
@@ -88,7 +88,7 @@ func (m machine) heldFor(name, driver string) {
 
 // stageVolume handles a volume as kubelet does (FormatAndMount in k8s.io/mount-utils, NodeUnstageVolume). stageVolume
 // mounts the disk, writes like a pod, and unmounts the disk. stageVolume detaches the disk directly after the unmount.
-// Each command must succeed at the first attempt, and the pod's data must be on the storage. The argument times is the
+// Each command must succeed at the first attempt, and the pod's data must be on the storage. The argument `times` is the
 // number of writes by pods to the volume so far.
 func (m machine) stageVolume(w worker.Node, name, id, image string, times int) {
 	m.t.Helper()
@@ -154,15 +154,15 @@ const (
 	volumeDevices = kubeletRoot + "/plugins/kubernetes.io/csi/volumeDevices"
 )
 
-// podWrites makes an ext4 filesystem on a raw volume, as a pod does. A file in the filesystem has the given number of
-// lines.
+// podWrites makes an ext4 filesystem on a raw volume, as a pod does. A file in the filesystem contains the given number
+// of lines.
 func (m machine) podWrites(name string, times int) {
 	m.t.Helper()
 	m.run(fmt.Sprintf("mkdir -p /root/pod; yes a pod was here | head -n %d >/root/pod/db; mkfs.ext4 -q -F -d /root/pod %s/dev/%s; sync", times, volumeDevices, name))
 }
 
-// unpublish removes the loop device and the mounts that publish made. If udev has the loop device open, the kernel detaches
-// the loop device at the last close.
+// unpublish removes the loop device and the mounts that publish made. If udev has the loop device open, the kernel
+// detaches the loop device only at the last close.
 func (m machine) unpublish(name string) {
 	m.t.Helper()
 	m.run("losetup -d $(cat /root/loop-" + name + ")")
@@ -212,7 +212,7 @@ func (m machine) eachKind(w worker.Node, round int, blankSerial, ext4Serial, raw
 
 // TestCSIVolumes checks that hotmount leaves the volumes of CSI drivers alone. kubelet formats, mounts and unmounts the
 // volumes undisturbed, and the data is on the storage. A driver that attaches no disks to the node causes no hold. Each
-// setting and each command for lifting the hold must lift it.
+// setting and each command that is meant to lift the hold must lift it.
 func TestCSIVolumes(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")
@@ -241,7 +241,8 @@ func TestCSIVolumes(t *testing.T) {
 		}
 	}
 
-	// An accepted disk is mounted, and stays mounted over a restart. An accept is valid for one disk only.
+	// An accepted disk is mounted, and stays mounted across a restart of the daemon. An accept is valid for one disk
+	// only.
 	accepted, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	m.heldFor(accepted, "cinder.csi.openstack.org")
 	m.wait("the accept", "hotmount accept "+accepted) // the journal also shows that an earlier disk with this name was held
@@ -269,7 +270,7 @@ func TestCSIVolumes(t *testing.T) {
 }
 
 // driversThatCount checks that each of four drivers causes a hold of a new disk. One driver is unknown to hotmount, one
-// driver takes whole disks of the node, and two drivers attach disks.
+// driver uses whole disks of the node, and two drivers attach disks.
 func (m machine) driversThatCount(w worker.Node) {
 	m.t.Helper()
 	for _, driver := range []string{"csi.example.com", "directpv-min-io", hetzner, "cinder.csi.openstack.org"} {
@@ -282,7 +283,8 @@ func (m machine) driversThatCount(w worker.Node) {
 	}
 }
 
-// driversThatDoNot checks that a driver causes no hold if its volumes are not disks of the tested kind.
+// driversThatDoNot checks that no driver in its list causes a hold. The volumes of these drivers are of another kind
+// than the disks that the test attaches.
 func (m machine) driversThatDoNot(w worker.Node) {
 	m.t.Helper()
 	m.unregister()
@@ -293,8 +295,8 @@ func (m machine) driversThatDoNot(w worker.Node) {
 	}
 }
 
-// TestADriverThatEnds checks that disks stay held after an unknown driver has removed its sockets, even over a reboot.
-// The disks stay held and untouched until csi_ignore names the driver.
+// TestADriverThatEnds checks that disks stay held after an unknown driver has removed its sockets, even across a
+// reboot. The disks stay held and untouched until csi_ignore names the driver.
 func TestADriverThatEnds(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const driver = "csi.example.com"
@@ -334,9 +336,9 @@ func TestADriverThatEnds(t *testing.T) {
 	}
 }
 
-// TestCSIVolumesOnVirtio checks a CSI driver's volumes on disks with serials, over a reboot. At the reboot the driver
+// TestCSIVolumesOnVirtio checks a CSI driver's volumes on disks with serials, across a reboot. At the reboot the driver
 // is registered before hotmount starts. A class that selects by serial gets its disk without an accept. A driver causes
-// a hold only if it attaches disks, takes whole disks of the node, or is unknown.
+// a hold only if it attaches disks, uses whole disks of the node, or is unknown.
 func TestCSIVolumesOnVirtio(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")
@@ -404,7 +406,7 @@ func TestCSIVolumesOnVirtio(t *testing.T) {
 	m.driversThatDoNot(w)
 }
 
-// TestCSIVolumesBeforeInstallation checks that hotmount takes no volume that a CSI driver attached before the package
+// TestCSIVolumesBeforeInstallation checks that hotmount uses no volume that a CSI driver attached before the package
 // was installed.
 func TestCSIVolumesBeforeInstallation(t *testing.T) {
 	parallel(t)
@@ -467,8 +469,8 @@ func (m machine) csiBatches(w worker.Node, before func(), change csiChange) {
 }
 
 // csiLives attaches, uses and detaches n volumes of each kind: filesystems, blank volumes and raw volumes. The change
-// happens while all volumes are attached. For each kind, a volume with an even index has a pod both before and after
-// the change. Each other volume has a pod only after the change. Each volume is detached as soon as its pod has ended.
+// happens while all volumes are attached. For each kind, a pod uses a volume with an even index both before and after
+// the change. A pod uses each other volume only after the change. Each volume is detached as soon as its pod has ended.
 func (m machine) csiLives(w worker.Node, n int, change csiChange) {
 	m.t.Helper()
 	var volumes []csiVolume
@@ -491,7 +493,7 @@ func (m machine) csiLives(w worker.Node, n int, change csiChange) {
 	}
 	m.run("sync")
 	for i := range volumes {
-		// An unmount writes to the disk, so a volume that a pod has mounted has no fixed digest.
+		// If a pod has mounted a volume, the unmount writes to the disk and changes the disk's digest.
 		if v := &volumes[i]; v.raw || !v.pod {
 			v.written = digest(m.t, v.image)
 		}
@@ -510,7 +512,7 @@ func (m machine) csiLives(w worker.Node, n int, change csiChange) {
 }
 
 // podBegins gives the volume to a pod, which writes to it. On a raw volume, the pod makes a filesystem with a file, and
-// the parameter times is the number of lines in the file.
+// the parameter `times` is the number of lines in the file.
 func (m machine) podBegins(w worker.Node, v *csiVolume, times int) {
 	m.t.Helper()
 	if !v.raw {
@@ -570,7 +572,7 @@ func (m machine) endOfLife(w worker.Node, v *csiVolume, stays bool) {
 	m.stored(w, v.name, v.id, v.image, times)
 }
 
-// reboots restarts the node. The method first detaches the loop devices, because they survive the shutdown of a
+// reboots restarts the node. The method `first` detaches the loop devices, because they survive the shutdown of a
 // container.
 func (m machine) reboots(w worker.Node) {
 	m.t.Helper()
@@ -580,8 +582,8 @@ func (m machine) reboots(w worker.Node) {
 	}
 }
 
-// TestCSIVolumesOverAReboot checks that hotmount leaves a CSI driver's volumes alone over a reboot. Before the reboot,
-// pods use only some of the volumes.
+// TestCSIVolumesOverAReboot checks that hotmount leaves a CSI driver's volumes alone across a reboot. Before the
+// reboot, pods use only some of the volumes.
 func TestCSIVolumesOverAReboot(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.register("cinder.csi.openstack.org")

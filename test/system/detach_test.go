@@ -37,8 +37,8 @@ func TestRelease(t *testing.T) {
 	m.run("systemd-run -q --unit=dweller -p WorkingDirectory=" + where + " sleep 1000")
 	refused("has its working directory there")
 	m.run("systemctl stop dweller")
-	// The bind mount is like kubelet's bind mount of a pod's volume. A container has the bind mount in a mount
-	// namespace of its own.
+	// The bind mount is like kubelet's bind mount of a pod's volume. A container sees the bind mount in its own mount
+	// namespace.
 	pod := "/var/lib/kubelet/pods/0e3b1b0a-1111-2222-3333-444444444444/volumes/kubernetes.io~local-volume/pv"
 	m.run("mkdir -p " + pod + "; mount --bind " + where + " " + pod)
 	refused("pod 0e3b1b0a-1111-2222-3333-444444444444")
@@ -75,9 +75,9 @@ func TestRelease(t *testing.T) {
 	refused("has a file open")
 	m.run("systemctl stop hidden")
 	// The mount is in a mount namespace without a process, so hotmount cannot find the mount. The kernel allows a bind
-	// mount of a mount namespace's file only inside a namespace with a lower id. Linux 6.18 gives each processor a
-	// range of ids. The test therefore makes the namespace on one processor after another, until the namespace has a
-	// higher id than PID 1's namespace.
+	// mount of a mount namespace's file only inside a mount namespace with a lower id. Linux 6.18 reserves a range of
+	// namespace ids for each processor. The test therefore makes the namespace on each processor in turn, until the new
+	// namespace has a higher id than PID 1's mount namespace.
 	m.run("mkdir /run/pin; mount --bind --make-private /run/pin /run/pin; touch /run/pin/ns; pinned=; for cpu in $(seq 0 $(($(nproc --all) - 1))); do if taskset -c $cpu unshare --mount=/run/pin/ns --propagation private mount --bind " + where + " /srv/own; then pinned=yes; break; fi; done; [ $pinned ]")
 	if out, err := m.Run(ctx(t), "hotmount release "+name); err == nil || strings.Contains(out, "safe to detach") || !strings.Contains(err.Error(), "NOT safe to detach") {
 		t.Errorf("released while it is held: %q, %v", out, err)
@@ -112,9 +112,9 @@ func TestRelease(t *testing.T) {
 }
 
 // TestSurpriseRemoval pulls idle and busy disks, even while the daemon is down. The disk's mount and directory must
-// disappear, and hotmount must not try the unmount endlessly. The test attaches a disk again while a process or a
-// mount, such as a pod's mount, still holds the old filesystem. hotmount mounts the disk again as soon as nothing holds
-// the old filesystem.
+// disappear, and hotmount must not retry the unmount endlessly. The test attaches a disk again while a process or a
+// mount, such as a pod's mount, still uses the old filesystem. hotmount mounts the disk again as soon as the old
+// filesystem is no longer in use.
 func TestSurpriseRemoval(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -148,7 +148,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	if got := m.run("cat " + where + "/f"); got != "kept" {
 		t.Errorf("the data is %q", got)
 	}
-	// A mount in another namespace holds the filesystem, as a container's mount does. The other namespace does not
+	// A mount in another namespace keeps the filesystem in use, like a container's mount. The other namespace does not
 	// prevent the unmount on the host. The process also has a file open on its namespace's copy of the host's mount.
 	// The copy of the mount disappears when the host's mount point is removed.
 	m.run("systemd-run -q --unit=pod unshare --mount --propagation private sh -c 'mount --bind " + where + " /srv; exec 3<" + where + "/f; exec sleep 1001'")

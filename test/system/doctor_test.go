@@ -20,11 +20,12 @@ import (
 // standIns defines shell functions that start stand-ins for kubelets, provisioners and containers. A stand-in is a
 // process with the program's name, in a mount namespace like that of a container.
 //
-//	kubelet NAME BIND PROPAGATION ROOT: as a container. The class directory is bound
-//	  by --bind or --rbind. Kubelet's root directory has the propagation ROOT.
-//	provisioner NAME PROPAGATION DIRECTORY: as the pod of its DaemonSet. The class
-//	  directory is DIRECTORY.
-//	container NAME SOURCE: a container that has SOURCE as /data.
+//	kubelet NAME BIND PROPAGATION ROOT: kubelet in a container. The class directory is
+//	  mounted with the option BIND (--bind or --rbind) and has the propagation
+//	  PROPAGATION. Kubelet's root directory has the propagation ROOT.
+//	provisioner NAME PROPAGATION DIRECTORY: the provisioner in the pod of its DaemonSet.
+//	  The class directory is mounted at DIRECTORY with the propagation PROPAGATION.
+//	container NAME SOURCE: a container in which SOURCE is mounted at /data.
 //
 // Each function writes its process's PID to /run/NAME.pid.
 const standIns = `
@@ -132,8 +133,8 @@ func TestDoctorPods(t *testing.T) {
 		trappedPart = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-7/side/0"
 	)
 	place := "/mnt/disks/" + uuid
-	// The variable `named` has a path that ends in the provisioner's name for the disk's volume. The name local-pv-1
-	// belongs to no volume of this disk.
+	// The variable `named` contains a path that ends in the provisioner's name for the disk's volume. The name
+	// local-pv-1 belongs to no volume of this disk.
 	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- name: default\\n  directory: /mnt/disks\\n  storage_class: fast\\n' >/etc/hotmount/config.d/fast.yaml")
 	named := volumes + disk.VolumeName(uuid, m.run("hostname"), "fast")
 	// A kubelet, a volume, and a subPath directory of the volume are set up correctly.
@@ -149,9 +150,9 @@ func TestDoctorPods(t *testing.T) {
 		t.Errorf("with good pods alone: exit code %s\n%s", code, words(r))
 	}
 
-	// A trapped pod writes to the mount point's own directory, which the mount covers. The test reaches the covered
-	// directory through a bind mount that is not recursive. hotmount makes its mount points immutable, but a directory
-	// from before the installation may be writable.
+	// A pod writes to the mount point's own directory, which the mount covers. The test reaches the covered directory
+	// through a bind mount that is not recursive. hotmount makes its mount points immutable, but a directory from
+	// before the installation may be writable.
 	m.run(standIns + fmt.Sprintf(`
 		mkdir /run/below; mount --bind /mnt/disks /run/below; chattr -i /run/below/%[4]s; echo lost >/run/below/%[4]s/file; ln -s /etc/cron.d/x /run/below/%[4]s/link
 		mkdir -p %[2]slocal-pv-2 /mnt/disks/removed /run/bare
@@ -241,7 +242,7 @@ func TestDoctorPods(t *testing.T) {
 	}
 
 	// Another filesystem is mounted over the disk's filesystem. The disk is detached later, while two containers still
-	// hold the disk's filesystem.
+	// use the disk's filesystem.
 	m.run("mount -t tmpfs none " + place)
 	r, _ = m.examined()
 	if f := find(doctor.Covered, place); f.Level != doctor.Problem {
@@ -260,9 +261,9 @@ func TestDoctorPods(t *testing.T) {
 	t.Log(words(r))
 }
 
-// TestDoctorSystem checks a leftover udev rule, a kubelet that keeps dying, and two pods. One pod's process is named
-// kubelet and tries to write control characters to root's terminal. Another pod's process is named like the
-// provisioner, and its mount namespace has a filesystem that never answers.
+// TestDoctorSystem checks a leftover udev rule, a kubelet that is repeatedly killed and restarted, and two pods. One
+// pod's process is named kubelet and tries to write control characters to root's terminal. Another pod's process is
+// named like the provisioner, and its mount namespace contains an unresponsive filesystem.
 func TestDoctorSystem(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -321,7 +322,7 @@ func TestDoctorSystem(t *testing.T) {
 
 // TestDoctorKubelets checks that the doctor distinguishes all kinds of mounts through which a kubelet can see the class
 // directory. The doctor runs twice: before and after the mount of a second disk, which a wrongly configured kubelet
-// does not see. The kernel behaves as the doctor predicts.
+// does not see. The test also checks that the kernel behaves as the doctor predicts.
 func TestDoctorKubelets(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
@@ -356,8 +357,8 @@ func TestDoctorKubelets(t *testing.T) {
 			"rprivate": {[]string{"not-propagated"}, true, false},
 			"bind":     {[]string{"wrong-mount"}, false, true},
 			"back":     {[]string{"not-shared-back"}, true, true},
-			// This kubelet's root mount is a slave of the host's root mount over two hops, so its mounts do not reach
-			// the host.
+			// This kubelet's root mount is a slave of the host's root mount over two hops, so the kubelet's mounts do
+			// not propagate to the host.
 			"hops":  {[]string{"not-shared-back"}, true, true},
 			"chart": {nil, true, true}, "elsewhere": {nil, true, true},
 			"none": {[]string{"not-propagated"}, true, false},
@@ -401,7 +402,7 @@ func TestDoctorKubelets(t *testing.T) {
 				}
 			}
 		}
-		// The doctor has no other finding, neither about another process nor about the node.
+		// The doctor reports no other finding about a process or about the node.
 		if slices.Sort(all); !slices.Equal(findingsOf(r), all) {
 			t.Errorf("%s: found %q, want %q\n%s", round, findingsOf(r), all, words(r))
 		}
@@ -417,7 +418,8 @@ func TestDoctorKubelets(t *testing.T) {
 	t.Log(m.run("hotmount doctor || true"))
 }
 
-// TestDoctorManyPods checks that the doctor finds the trapped pods among many pods, and finds nothing else.
+// TestDoctorManyPods checks that the doctor finds the two pods without the mount among many pods with the mount. The
+// doctor must report no other problem and no warning.
 func TestDoctorManyPods(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -430,8 +432,8 @@ func TestDoctorManyPods(t *testing.T) {
 		t.Helper()
 		m.run(fmt.Sprintf(`before=$(pgrep -xc sleep || true); standin %d %s </dev/null >/run/standin.log 2>&1; for i in $(seq 1 600); do [ $(pgrep -xc sleep) = $((before + %[1]d)) ] && exit 0; sleep 0.1; done; cat /run/standin.log; pgrep -xc sleep; exit 1`, n, source))
 	}
-	// Two pods get the directory underneath the mount, and not the mount. All other pods get the mount, and start
-	// later.
+	// Two pods see the directory underneath the mount, and not the mount. All other pods start later, and see the
+	// mount.
 	m.run("mkdir /run/below; mount --bind /mnt/disks /run/below")
 	containers(2, "/run/below/"+uuid)
 	m.run("umount /run/below; for i in 0 1; do mv /var/lib/kubelet/pods/6a6e9d0c-1111-4222-8333-00000000000$i /var/lib/kubelet/pods/6a6e9d0c-1111-4222-9999-00000000000$i; done")
@@ -481,11 +483,13 @@ func TestDoctorManyPods(t *testing.T) {
 
 // TestDoctorReadOnly checks that the doctor finds a class directory whose filesystem is read-only, although its mount
 // is writable. After an error in the root filesystem, the kernel makes the filesystem read-only, but each mount of the
-// filesystem keeps the option "rw". The status of a disk with data recommends the doctor, whose printed remedy helps.
+// filesystem keeps the option "rw". The status of a disk with data recommends `hotmount doctor`. The remedy that the
+// doctor prints helps.
 func TestDoctorReadOnly(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.rootOn(w, "ext4")
-	// The remount makes the filesystem and one of its mounts read-only. The bind mount at /mnt/disks keeps its "rw".
+	// The remount makes the filesystem and one of its mounts read-only. The bind mount at /mnt/disks keeps its option
+	// "rw".
 	m.run("mount -o remount,ro /root/os; findmnt -no VFS-OPTIONS /mnt/disks | grep -w rw")
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.wait("the failure", "hotmount status | tr -s '\n ' ' ' | grep '"+name+" is failed: cannot make the mount point /mnt/disks/.*: read-only file system: the disk is untouched; hotmount mounts the disk when it can write to the directory; for the cause and the remedy: hotmount doctor;'")
@@ -501,8 +505,8 @@ func TestDoctorReadOnly(t *testing.T) {
 	}
 }
 
-// namespaceSetting is a setting of a unit that gives the service a mount namespace. The version is the first version of
-// systemd in which the setting makes a mount namespace.
+// namespaceSetting is a setting of a service unit with which systemd makes a mount namespace for the service. The
+// version is the first version of systemd in which the setting makes a mount namespace.
 type namespaceSetting struct {
 	line    string
 	version int
@@ -521,7 +525,7 @@ var namespaceSettings = []namespaceSetting{
 	{"PrivatePIDs=yes", 257}, {"ExtensionDirectories=/run/extension", 252}, {"IPCNamespacePath=/proc/1/ns/ipc", 252}, {"NetworkNamespacePath=/proc/1/ns/net", 257},
 }
 
-// TestNamespaceSettings checks that namespaceSettings lists each setting that the doctor knows. The list need not
+// TestNamespaceSettings checks that namespaceSettings lists each setting that the doctor recognises. The list need not
 // contain settings that the test cannot use.
 func TestNamespaceSettings(t *testing.T) {
 	text, err := os.ReadFile("../../internal/doctor/advice.txt")
@@ -590,8 +594,8 @@ func doctorServices(t *testing.T, suite string) {
 	m.run(inHosts)
 }
 
-// notSharedBack returns the remedy of the finding about the mount namespace of kubelet's service. Findings about the
-// test's own container do not count.
+// notSharedBack returns the remedy of the finding about the mount namespace of kubelet's service. notSharedBack ignores
+// findings about the test's own container.
 func (m machine) notSharedBack(t *testing.T) []string {
 	t.Helper()
 	r, _ := m.examined()

@@ -18,8 +18,8 @@ import (
 // The tests of this file reproduce problems from public reports. packaging/doc/field.md lists the reports.
 
 // TestStaleUdevDatabase checks that hotmount reads a disk's content itself and does not rely on udev's properties
-// (rook#10295). Writes that udev does not see make udev report wrong content. One disk no longer has the filesystem
-// that udev reports. Another disk has a filesystem that udev does not report.
+// (rook#10295). After writes that udev has missed, udev reports wrong content. One disk no longer contains the
+// filesystem that udev reports. Another disk contains a filesystem that udev does not report.
 func TestStaleUdevDatabase(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("systemctl stop hotmount")
@@ -42,7 +42,7 @@ func TestStaleUdevDatabase(t *testing.T) {
 	if got := m.run("blkid -p -o value -s TYPE /dev/" + is); got != "ext4" {
 		t.Errorf("the disk that udev takes for blank holds %q", got)
 	}
-	// After an event, udev knows both disks' content, and hotmount decides by the real content.
+	// After an event, udev's database describes the real content of both disks, and hotmount decides by this content.
 	m.run("udevadm trigger --action=change /dev/" + was + " /dev/" + is)
 	if got := m.mounted(is); got != "01234567-0123-4123-8123-0123456789ab" {
 		t.Errorf("mounted as %s", got)
@@ -57,9 +57,9 @@ func TestStaleUdevDatabase(t *testing.T) {
 func TestPluggedAndUnplugged(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)
-	// PID 1 may wait 10 seconds for a disk that was detached again (JobRunningTimeoutSec=). Without hotmount's drop-in,
-	// PID 1 would wait 90 seconds (DefaultDeviceTimeoutSec=). The limit of 40 seconds leaves time for a machine under
-	// load.
+	// PID 1 waits up to 10 seconds for a disk that was detached again (JobRunningTimeoutSec=). Without hotmount's
+	// drop-in, PID 1 would wait 90 seconds (DefaultDeviceTimeoutSec=). The limit of 40 seconds is long enough for a
+	// machine under load.
 	const limit = 40 * time.Second
 	early, quick := 0, 0
 	for i := range 10 {
@@ -80,7 +80,7 @@ func TestPluggedAndUnplugged(t *testing.T) {
 			early++
 			continue
 		}
-		// The kernel keeps a loop device that is mounted.
+		// The kernel does not detach a loop device while it is mounted.
 		m.run("if findmnt -n /dev/" + name + " >/dev/null; then umount --all-targets /dev/" + name + "; fi")
 	}
 	if quick < 3 {
@@ -90,8 +90,8 @@ func TestPluggedAndUnplugged(t *testing.T) {
 		t.Errorf("hotmount had mounted all but %d of ten disks before they were detached", early)
 	}
 	m.wait("the last mount to go", "[ -z \"$(ls -A /mnt/disks)\" ]")
-	// If a unit starts for a disk that is gone, PID 1 waits for the disk. This wait delays the next disk with the same
-	// kernel name.
+	// If a unit starts for a disk that is gone, PID 1 waits for the disk. This wait delays the mount of the next disk
+	// with the same kernel name.
 	begun := time.Now()
 	m.run("timeout 60 systemctl start hotmount-format@999999 2>/dev/null || [ $? = 1 ]")
 	if took := time.Since(begun); took < 8*time.Second || took > limit {
@@ -116,8 +116,8 @@ func TestPluggedAndUnplugged(t *testing.T) {
 }
 
 // TestDamagedLog checks a filesystem whose log cannot be replayed (talos#9217). The status shows the disk as failed,
-// with the command that checks the filesystem. The journal has the kernel's message. The filesystem is mounted after a
-// repair.
+// with the command that checks the filesystem. The journal contains the kernel's message. The filesystem is mounted
+// after a repair.
 func TestDamagedLog(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -208,7 +208,8 @@ func TestFirstMountFailsOnce(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
 	at, _ := logOf(t, image)
-	// The error is at the beginning of the log, which a mount reads and blkid does not read.
+	// The error is at the beginning of the XFS log. The kernel reads the log at a mount, and blkid does not read the
+	// log.
 	once := map[string]any{"inject-error": []any{map[string]any{"event": "none", "sector": at / 512, "errno": 5, "iotype": "read", "once": true}}}
 	name, _ := m.attach(w, worker.Disk{File: image, Serial: "ONCE", Blkdebug: once})
 	const cause = ".* the kernel says: .*I/O error.*; the disk has read or write errors, and the filesystem may still be good; to see the errors: journalctl -k -b -g vd.; .*next try in"
@@ -234,8 +235,8 @@ func TestFirstMountFailsOnce(t *testing.T) {
 }
 
 // TestMultipathdTakesADisk checks that hotmount leaves both paths of a blank disk to multipathd, and that the status
-// shows the reason (longhorn#1210, longhorn#3994). With the setting "find_multipaths greedy", multipathd takes each
-// SCSI disk. If a class selects multipathd's device, hotmount mounts the device and ignores the device's paths.
+// shows the reason (longhorn#1210, longhorn#3994). With the setting "find_multipaths greedy", multipathd uses each SCSI
+// disk. If a class selects multipathd's device, hotmount mounts the device and ignores the device's paths.
 func TestMultipathdTakesADisk(t *testing.T) {
 	var files []worker.File
 	for _, f := range download(t, "multipath-tools", "kpartx", "libaio1", "liburcu8", "sg3-utils", "sg3-utils-udev", "libsgutils2-1.46-2") {
@@ -306,7 +307,7 @@ func TestMultipathdTakesADisk(t *testing.T) {
 }
 
 // TestNVMeOverTCP checks that a class with "local: true" does not select an NVMe disk behind a network. The node is its
-// own NVMe target, so the test has a real disk and a real connection.
+// own NVMe target, so the test uses a real disk and a real connection.
 func TestNVMeOverTCP(t *testing.T) {
 	m, _ := start(t, worker.Options{})
 	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n    names: ["nvme*"]\n    transport: [nvme]\n    local: true\n' >/etc/hotmount/config.yaml; systemctl restart hotmount

@@ -31,7 +31,7 @@ func (m machine) resize(w worker.Node, id string, size int64) {
 	}
 }
 
-// The method waits until the filesystem has at least the given size in bytes.
+// The method `waits` until the filesystem has at least the given size in bytes.
 func (m machine) takes(uuid string, least int64) {
 	m.t.Helper()
 	m.wait(fmt.Sprint(uuid, " to take ", least), fmt.Sprintf("[ $(stat -f -c '%%b * %%S' /mnt/disks/%s | xargs expr) -ge %d ]", uuid, least))
@@ -50,9 +50,9 @@ func (m machine) count(pattern string) int {
 const fill = `cd /mnt/disks/%s && mkdir -p data && head -c 50M /dev/urandom >data/f && sync && sha256sum data/f`
 
 // TestGrow checks that XFS and ext4 filesystems grow online with their disks, at once or when the daemon starts. If the
-// disk grew while it was detached, the filesystem grows before the volume is mounted at its path. The data stays. If
-// the new space is too small, hotmount does not try to grow an XFS filesystem, and tries only once to grow an ext4
-// filesystem.
+// disk grew while it was detached, the filesystem grows before the volume is mounted at its path. The data on the
+// filesystems stays intact. If the new space is too small, hotmount does not try to grow an XFS filesystem, and tries
+// only once to grow an ext4 filesystem.
 func TestGrow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("cat >/etc/hotmount/config.yaml <<'X'\n" + growConfig + "X\nsystemctl reload hotmount")
@@ -108,8 +108,8 @@ func TestGrow(t *testing.T) {
 	m.wait("four growths", "[ $(journalctl -b --no-pager -o cat | grep -c 'grown: ') = 4 ]")
 	same("growing while the daemon was down")
 
-	// The disk of the XFS ends 63 blocks after an allocation group. The disk of the ext4 has one block more than ext4
-	// can use.
+	// The disk of the XFS ends 63 blocks after the end of an allocation group. The disk of the ext4 is one block larger
+	// than the part of the disk that ext4 can use.
 	group := m.run("xfs_info /mnt/disks/" + xfs + " | sed -n 's/.*agsize=\\([0-9]*\\) blks.*/\\1/p'")
 	blocks, err := strconv.ParseInt(group, 10, 64)
 	if err != nil {
@@ -169,7 +169,7 @@ func TestGrow(t *testing.T) {
 	}
 	same("growing while detached")
 	// If hotmount has recorded that an XFS fills its disk, the udev rule does not read the XFS. hotmount makes the
-	// record from the superblock in udev's event. When an XFS grows, hotmount makes no record.
+	// record from the superblock in udev's event. After growing an XFS, hotmount does not make this record.
 	back := func() {
 		t.Helper()
 		m.detach(w, xID)

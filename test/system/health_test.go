@@ -16,7 +16,7 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestDamaged checks that hotmount neither mounts nor repairs a damaged filesystem. The journal has the kernel's
+// TestDamaged checks that hotmount neither mounts nor repairs a damaged filesystem. The journal contains the kernel's
 // message and the command that checks the filesystem. After a repair the filesystem is mounted. The test needs a
 // virtual machine, because a container does not receive the kernel's log.
 func TestDamaged(t *testing.T) {
@@ -28,7 +28,8 @@ func TestDamaged(t *testing.T) {
 	m.detach(w, id)
 	m.run("systemctl stop hotmount")
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
-	// A mount reads sector 2, the inode header (AGI) of the first allocation group. The test writes random bytes there.
+	// At a mount the kernel reads sector 2, the inode header (AGI) of the first allocation group. The test writes
+	// random bytes to sector 2.
 	m.run(fmt.Sprintf("dd if=/dev/%[1]s of=/root/agi bs=512 skip=2 count=1 status=none; head -c 512 /dev/urandom | dd of=/dev/%[1]s bs=512 seek=2 conv=notrunc,fsync status=none; dd if=/dev/%[1]s bs=512 skip=2 count=1 status=none | sha256sum >/root/sum; udevadm settle; systemctl start hotmount", name))
 	m.waitForLog("/dev/" + name + " .*the kernel says: .*XFS .*; check the filesystem with: xfs_repair -n /dev/" + name + "; or, if its data is not needed: hotmount format " + name + ";")
 	m.wait("it to be counted", "systemctl show -p StatusText --value hotmount | grep -q '1 failing'")
@@ -130,7 +131,8 @@ func TestRepairedLate(t *testing.T) {
 	}
 	writeRandom(t, image, 1024, 512)
 	name, _ = m.attach(w, worker.Disk{File: image, Serial: "SICK"})
-	// The ninth attempt to mount comes at least 96 seconds after the eighth, so the checks run between the two.
+	// The ninth attempt to mount comes at least 96 seconds after the eighth, so the test runs its checks between these
+	// two attempts.
 	m.waitMinutes(5, "the eighth try", "(hotmount status || [ $? = 3 ]) | tr -s ' \\n' ' ' | grep '"+name+" is failed: .*failed 8 times so far'")
 	m.checkStatus(name + " is failed: .*failed 8 times so far, next try at")
 	m.run("hotmount plan | grep '^" + name + " .*failed 8 times so far'; hotmount explain " + name + " | grep '^The last try failed: .*failed 8 times so far'")
@@ -140,7 +142,7 @@ func TestRepairedLate(t *testing.T) {
 	if n, err := strconv.Atoi(lines); err != nil || n > 5 {
 		t.Errorf("%s lines for 8 tries", lines)
 	}
-	// A look at the disk does not count as an attempt to mount it.
+	// A look at the disk does not increase the number of attempts to mount the disk.
 	mounting := "journalctl -b -o cat --no-pager _PID=1 | grep -c '^Mounting .*" + uuid + "'"
 	before := m.run(mounting)
 	m.run("for i in 1 2 3; do udevadm trigger -s block; udevadm settle; done; hotmount plan | grep '^" + name + " '")
@@ -348,7 +350,7 @@ func (m machine) checkNoRepair(name string) {
 }
 
 // noToken checks that `hotmount format` prints no token for the disk. The error must say that the disk's content is not
-// at fault, and must contain the parameter why.
+// at fault, and must contain the parameter `why`.
 func (m machine) noToken(name, why string) {
 	m.t.Helper()
 	if out := m.fails("hotmount format " + name); !strings.Contains(out, "cannot format "+name+": the mount fails because of the node") || !strings.Contains(out, why) || strings.Contains(out, "--confirm") {
@@ -357,8 +359,8 @@ func (m machine) noToken(name, why string) {
 }
 
 // TestWhyNotMounted checks that wrong mount options are found before a blank disk is formatted. The message about a
-// failed mount names the real cause and does not blame the disk. After a correction, the commands in the message lead
-// to a mount.
+// failed mount names the real cause and does not blame the disk. After a correction of the mount options or of
+// /etc/fstab, the commands in the message make hotmount mount the disk.
 func TestWhyNotMounted(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 
@@ -370,7 +372,7 @@ func TestWhyNotMounted(t *testing.T) {
 	m.corrected()
 	m.mounted(name)
 
-	// The journal has the failure only once, although hotmount retries the mount.
+	// The journal contains the failure only once, although hotmount retries the mount.
 	m.options("logbsize=256k")
 	m.run("out=$(hotmount config check 2>&1); echo \"$out\" | grep -F 'with which a new ext4 filesystem cannot be mounted: ext4 does not take the mount option logbsize=256k'")
 	image := blank(t, 320<<20)
@@ -398,8 +400,8 @@ func TestWhyNotMounted(t *testing.T) {
 	m.waitMinutes(3, "the next try", "findmnt /dev/"+name)
 
 	// mnt-disks.mount, the unit of the class directory, is inactive, but is not the cause of the failed mount. PID 1
-	// starts the disk's mount unit, although the condition of mnt-disks.mount is not met. The message has only
-	// mount(8)'s words, because a container does not receive the kernel's log.
+	// starts the disk's mount unit, although the condition of mnt-disks.mount is not met. The message contains only the
+	// output of mount(8), because a container does not receive the kernel's log.
 	m.run("printf '[Unit]\\nConditionPathExists=!/etc\\n[Mount]\\nWhat=tmpfs\\nType=tmpfs\\nWhere=/mnt/disks\\n' >/etc/systemd/system/mnt-disks.mount; systemctl daemon-reload")
 	name, _ = m.attach(w, worker.Disk{File: made(t, 320<<20), LogicalBlockSize: 4096})
 	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*: mount.8. says: mount.2. system call failed: Function not implemented")
@@ -420,8 +422,8 @@ func TestMovedClass(t *testing.T) {
 	m.wait("the mount in the new directory", "findmnt /mnt/disks/moved/"+uuid)
 }
 
-// newer sets an unknown feature bit in the superblock of the XFS filesystem in a file. A kernel that does not know the
-// feature must not write to the filesystem (sb_features_ro_compat in fs/xfs/libxfs/xfs_format.h).
+// newer sets an unknown feature bit in the superblock of the XFS filesystem in a file. A kernel that does not support
+// the feature must not write to the filesystem (sb_features_ro_compat in fs/xfs/libxfs/xfs_format.h).
 func newer(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -442,8 +444,8 @@ func newer(t *testing.T, path string) string {
 	return path
 }
 
-// TestWhyTheKernelDoesNotMount checks how hotmount explains the kernel's messages about failed mounts. Only a virtual
-// machine has the kernel's messages in its journal. In the first case the kernel's XFS module is missing.
+// TestWhyTheKernelDoesNotMount checks how hotmount explains the kernel's messages about failed mounts. Only the journal
+// of a virtual machine contains the kernel's messages. In the first case the kernel's XFS module is missing.
 func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /etc/hotmount/config.d; printf 'classes:\\n- {name: default, directory: /mnt/disks, names: [\"vd[b-z]\"]}\\n' >/etc/hotmount/config.d/10-default.yaml; hotmount config check && systemctl reload hotmount")
@@ -472,7 +474,7 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.waitForLog("/dev/" + name + " .*cannot mount " + name + " .*: the kernel says: .*external log; specify logdev .*; the filesystem has its log on another device")
 	m.checkNoRepair(name)
 
-	// In an ext4 filesystem without checksums, s_feature_incompat (0x60) gets a bit that no kernel knows.
+	// In an ext4 filesystem without checksums, s_feature_incompat (0x60) gets a bit that no kernel supports.
 	unknown := madeExt4(t, 320<<20)
 	putBytes(t, unknown, 1024+0x60+2, "\x08")
 	name, _ = m.attach(w, worker.Disk{File: unknown, Serial: "NEWER-E"})
@@ -512,7 +514,7 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.corrected()
 	m.mounted(name)
 
-	// The kernel parses the option logbsize=17k without an error, and refuses the option at the mount.
+	// The kernel parses the option logbsize=17k without an error, and then refuses to mount with this option.
 	m.options("logbsize=17k")
 	m.run("out=$(hotmount config check 2>&1) || [ $? = 3 ]; grep -F 'with which a new xfs filesystem cannot be mounted: wrong fs type, bad option' <<<\"$out\"")
 	name, _ = m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "SCRATCH"})
@@ -523,8 +525,8 @@ func TestWhyTheKernelDoesNotMount(t *testing.T) {
 	m.run("[ -z \"$(losetup -nl)$(findmnt -rno TARGET | grep hotmount-check)\" ]")
 }
 
-// rootOn puts the class directory and the state directory on one new filesystem of the given type. The new filesystem
-// stands for the node's root filesystem.
+// rootOn puts the class directory and the state directory on one new filesystem of the given type. In the test, the new
+// filesystem represents the node's root filesystem.
 func (m machine) rootOn(w worker.Node, fstype string) {
 	m.t.Helper()
 	image := made(m.t, 400<<20)

@@ -15,7 +15,7 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestAFilesystemVanishes checks that a disk without a serial is held if its content turns to zeros while it is
+// TestAFilesystemVanishes checks that a disk without a serial is held if its content turns to zeros while the disk is
 // attached. The hold names the former filesystem. An accept of another hold does not lift the hold for the vanished
 // filesystem.
 func TestAFilesystemVanishes(t *testing.T) {
@@ -71,9 +71,10 @@ func TestASickFilesystemVanishes(t *testing.T) {
 	}
 }
 
-// TestHistoryAndFormerSerial checks that the record of a format has the disk, the evidence that the disk was blank, and
-// the UUID. A blank disk with the serial of the formatted disk is held, even after a reboot. The hold names the UUID of
-// the former filesystem. If the operator accepts the disk for another reason, this hold stays.
+// TestHistoryAndFormerSerial checks that the record of a format contains the disk's identity, the evidence that the
+// disk was blank, and the UUID. A blank disk with the serial of the formatted disk is held, even after a reboot. The
+// hold names the UUID of the former filesystem. If the operator accepts the disk for another reason, the hold for the
+// serial stays.
 func TestHistoryAndFormerSerial(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "H1"})
@@ -112,8 +113,8 @@ func TestHistoryAndFormerSerial(t *testing.T) {
 	m.waitForLog(fmt.Sprintf(held, again, again))
 	m.checkUntouched(again)
 
-	// An accept lifts only the hold that hotmount has shown. The disk gets a second hold, because it is attached while
-	// the package is installed again.
+	// An accept lifts only the hold that hotmount has already displayed. The disk gets a second hold, because it is
+	// attached while the package is installed again.
 	m.run("touch /var/lib/hotmount/removed; hotmount state init; systemctl reload hotmount")
 	m.waitForLog(fmt.Sprintf("/dev/%s .*hold: .*attached before hotmount was installed: .*hotmount accept %s", again, again))
 	m.run("hotmount accept " + again)
@@ -149,8 +150,8 @@ func TestPresentDisksAreHeld(t *testing.T) {
 	later, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "NEW"})
 	m.mounted(later)
 
-	// The hold outlasts restarts of the daemon and of the machine. A disk without a serial also stays held, even if its
-	// size changes while the machine is off.
+	// The hold persists across restarts of the daemon and of the machine. A disk without a serial also stays held, even
+	// if its size changes while the machine is off.
 	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + bare)
 	m.run("systemctl restart hotmount")
 	m.wait("the holds of the new daemon", "systemctl show -P StatusText hotmount | grep -q '^2 mounted, 2 held, '")
@@ -192,8 +193,8 @@ func TestBrake(t *testing.T) {
 	for range 3 {
 		m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	}
-	// The started daemon finds all three disks at once. The daemon proves two disks at a time, so the third proof comes
-	// later.
+	// After its start, the daemon finds all three disks at once. The daemon reads at most two disks at a time, so the
+	// proof of the third disk comes later.
 	m.run("systemctl start hotmount")
 	both := "systemctl show -p StatusText --value hotmount | grep -q '^1 mounted, 2 held, 0 refused, 0 failing'"
 	m.wait("a mount and two holds", both)
@@ -255,7 +256,7 @@ func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 	m.mounted(name)
 }
 
-// TestRemediesOfTheRecords checks that hotmount formats no disk if a file of records cannot be read or has another
+// TestRemediesOfTheRecords checks that hotmount formats no disk if a file of records cannot be read or has an unknown
 // version. The printed command names the version to install, or moves the unreadable file away.
 func TestRemediesOfTheRecords(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
@@ -320,8 +321,8 @@ func TestSwitchesStopFormatting(t *testing.T) {
 		m.run(tt.off + "; systemctl reload hotmount")
 		m.mounted(name)
 	}
-	// A process holds a lock on the disk, as udev does, until hotmount has proven the disk blank. Once the disk is
-	// unlocked, hotmount checks a second time whether a switch stops formatting.
+	// A process holds a lock on the disk, as udev does, until hotmount has proven the disk blank. After the process
+	// unlocks the disk, hotmount checks a second time whether a switch stops formatting.
 	for _, tt := range []struct{ on, off, says string }{
 		{"touch /etc/hotmount/hold", "rm /etc/hotmount/hold", "/etc/hotmount/hold exists"},
 		{"echo 'format: false' >/etc/hotmount/config.yaml; systemctl reload hotmount", "rm /etc/hotmount/config.yaml", "format: false in the configuration"},
@@ -384,8 +385,8 @@ func TestSeen(t *testing.T) {
 		t.Errorf("the metrics of a mounted disk:\n%s", out)
 	}
 
-	// The disk has bytes that no tool recognises. The status file must not show the bytes, because every user can read
-	// the status file.
+	// The disk contains bytes that no tool recognises. The status file must not show the bytes, because every user can
+	// read the status file.
 	unknown := blank(t, gib)
 	f, err := os.OpenFile(unknown, os.O_WRONLY, 0)
 	if err != nil {
@@ -578,8 +579,9 @@ func TestNextInASlot(t *testing.T) {
 }
 
 // TestBackAtOnceInAnotherSlot detaches a disk and attaches it to another slot before the daemon sees either event. The
-// kernel's sequence numbers show that the disk was detached before it was attached, so it is mounted again. If a copy
-// with the same serial is attached before the first disk is detached, hotmount treats the copy as another disk.
+// kernel's sequence numbers show that the disk was detached before it was attached to the other slot. hotmount
+// therefore mounts the disk again. If a copy with the same serial is attached before the first disk is detached,
+// hotmount treats the copy as another disk.
 func TestBackAtOnceInAnotherSlot(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := blank(t, 320<<20)
@@ -608,8 +610,8 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 		t.Errorf("it holds %q", got)
 	}
 
-	// A copy with the same serial is attached before the disk is detached. Because the daemon is stopped, it never sees
-	// the disk and the copy attached together.
+	// The test attaches a copy with the same serial, and then detaches the disk. The daemon is stopped at this time, so
+	// it never sees the disk and the copy attached together.
 	snapshot := filepath.Join(t.TempDir(), "copy.raw")
 	m.run("sync")
 	if out, err := exec.CommandContext(ctx(t), "cp", "--sparse=always", image, snapshot).CombinedOutput(); err != nil {
@@ -624,8 +626,8 @@ func TestBackAtOnceInAnotherSlot(t *testing.T) {
 }
 
 // TestUnmountedByHand checks that a volume stays unmounted after an unmount by hand, until an accept or a reboot. If a
-// device unit is inactive for a moment, systemd unmounts the disk. hotmount must not take this unmount for an unmount
-// by hand.
+// device unit is inactive for a moment, systemd unmounts the disk. hotmount must not mistake systemd's unmount for an
+// unmount by hand.
 func TestUnmountedByHand(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -642,7 +644,7 @@ func TestUnmountedByHand(t *testing.T) {
 		m.run("hotmount accept " + name)
 		m.mounted(name)
 	}
-	// hotmount notices the unmount even if the clock is set at the same time. A container has the host's clock, so the
+	// hotmount notices the unmount even if the clock is set at the same time. A container uses the host's clock, so the
 	// test sets the clock only in a virtual machine.
 	clock := ""
 	if _, is := w.(*worker.Worker); is {
@@ -761,8 +763,8 @@ func TestFileAsADisk(t *testing.T) {
 	m.waitForLog("^/dev/" + name + " .*refuse: the disk is too small for its class: 1 MiB, minimum_size: 300 MiB; .*attach a larger disk")
 }
 
-// TestRemediesForFiles runs the commands that hotmount prints for images and packed files. The test uses real files.
-// Each printed command converts or unpacks a file, and hotmount mounts a disk that is made from the result.
+// TestRemediesForFiles runs the commands that hotmount prints for images and compressed files. The test uses real
+// files. Each printed command converts or unpacks a file, and hotmount mounts a disk that is made from the result.
 func TestRemediesForFiles(t *testing.T) {
 	if err := worker.Need(ctx(t), os.Stderr, []string{"qemu-utils", "gzip", "xz-utils", "zstd", "bzip2", "lz4"}); err != nil {
 		t.Fatal(err)
@@ -789,7 +791,7 @@ func TestRemediesForFiles(t *testing.T) {
 	for i := range files {
 		f := &files[i]
 		f.image, f.file = made(t, 320<<20), blank(t, 0)
-		// A packed empty filesystem has less than 4 KiB, which is too small for a disk.
+		// The compressed file of an empty filesystem is smaller than 4 KiB, and too small for a disk.
 		onHost("head -c 64K /dev/urandom | dd of=FILE bs=64K seek=3200 iflag=fullblock conv=notrunc status=none", f.image, "")
 		onHost(f.pack, f.image, f.file)
 		f.before = digest(t, f.file)

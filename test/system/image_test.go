@@ -15,8 +15,8 @@ import (
 // changeID is a script that gives the worker another machine-id.
 const changeID = "tr 0-9a-f 1-9a-f0 </etc/machine-id >/root/id; cat /root/id >/etc/machine-id; "
 
-// waitForHold waits until `hotmount plan` shows the disk as held for a reason that matches the parameter why. The method
-// then checks that nothing was written to the disk.
+// waitForHold waits until `hotmount plan` shows the disk as held for a reason that matches the parameter `why`. The
+// method then checks that nothing was written to the disk.
 func (m machine) waitForHold(name, why string) {
 	m.t.Helper()
 	m.wait(name+" to be held", "hotmount plan | grep -E "+quote("^"+name+" .*hold .*"+why))
@@ -29,8 +29,9 @@ const (
 )
 
 // TestAnotherMachineID checks a worker whose machine-id has changed. The volumes stay mounted. If a blank disk is
-// attached when the daemon first starts with the new machine-id, hotmount holds the disk until `hotmount state keep`.
-// The test uses `hotmount plan`, because the journal belongs to the former machine-id.
+// attached when the daemon first starts with the new machine-id, hotmount holds the disk. The hold ends when the
+// operator runs `hotmount state keep`. The test uses `hotmount plan`, because the journal belongs to the former
+// machine-id.
 func TestAnotherMachineID(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	was, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -53,7 +54,7 @@ func TestAnotherMachineID(t *testing.T) {
 }
 
 // TestStateReset checks that `hotmount state reset` deletes the records, but fails while the daemon, a mount or a
-// format needs the records. After the reset the next start counts as the installation.
+// format needs the records. hotmount treats its first start after the reset as the installation.
 func TestStateReset(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -96,9 +97,9 @@ func TestStateReset(t *testing.T) {
 	m.mounted(there)
 }
 
-// TestImage checks that the package can be installed into an image whose system does not run. The first start of the
-// image's system counts as the installation. The machine that builds the image may run systemd, and may share its /proc
-// and /sys with the image.
+// TestImage checks that the package can be installed into an image whose system does not run. hotmount treats the first
+// start of the image's system as the installation. The machine that builds the image may run systemd, and may share its
+// /proc and /sys with the image.
 func TestImage(t *testing.T) {
 	parallel(t)
 	root := ""
@@ -113,7 +114,7 @@ func TestImage(t *testing.T) {
 			}
 		}
 	}
-	// hotmount is not started at boot, so its first start comes after the first disks are attached.
+	// systemd does not start hotmount at boot, so hotmount's first start comes after the first disks are attached.
 	if err := os.Remove(filepath.Join(root, "etc/systemd/system/multi-user.target.wants/hotmount.service")); err != nil {
 		t.Fatal(err)
 	}

@@ -43,9 +43,9 @@ func (m machine) next(name string) string {
 	return ""
 }
 
-// liftBy waits for the hold of a disk, and searches the status's advice for a regular expression (the parameter
-// printed). The parameter script is a function that turns the match into a shell script. liftBy runs the shell script,
-// and returns its output.
+// liftBy waits for the hold of a disk, and searches the advice in the status for the regular expression in the
+// parameter printed. The parameter `script` is a function that turns the match into a shell script. liftBy runs the shell
+// script, and returns its output.
 func (m machine) liftBy(name string, reason disk.Reason, printed string, script func(found []string) string) string {
 	m.t.Helper()
 	next := m.remedy(name, reason)
@@ -66,9 +66,9 @@ func (m machine) lift(name string, reason disk.Reason) string {
 	return m.liftBy(name, reason, "(hotmount accept "+name+" "+string(reason)+")(;|$)", asPrinted)
 }
 
-// liftedElsewhere maps the reason of a hold to the test that lifts the hold. These holds need a serial, a WWN, a slot
-// or a boot. The tests need a virtual machine, because a container's loop devices have no serial, no WWN and no slot,
-// and share the host's boot. Each of the tests calls the method lift.
+// liftedElsewhere maps the reason of a hold to the test that lifts the hold. These holds need a disk with a serial, a
+// WWN or a slot, or they need a real boot. The tests need a virtual machine, because a container's loop devices have no
+// serial, no WWN and no slot, and share the host's boot. Each of the tests calls the method `lift`.
 var liftedElsewhere = map[disk.Reason]string{
 	disk.ReasonSameSerial:   "TestSerials",
 	disk.ReasonSameWWN:      "TestTwoPaths",
@@ -82,14 +82,14 @@ var liftedElsewhere = map[disk.Reason]string{
 // held is a hold and one command that lifts it.
 type held struct {
 	reason disk.Reason
-	// cause brings about the hold and returns the kernel name of the held disk.
+	// The field `cause` is a function that causes the hold, and returns the kernel name of the held disk.
 	cause func() (name string)
-	// The field printed is a regular expression for the advice in the status. The field script is a function that turns
+	// The field `printed` is a regular expression for the advice in the status. The field `script` is a function that turns
 	// the match into a shell script. If the regular expression is empty, the test runs the `hotmount accept` that the
 	// status prints.
 	printed string
 	script  func(found []string) string
-	// The field lifted is a function that waits until the hold is gone. If the function is nil, the test waits until
+	// The field `lifted` is a function that waits until the hold is gone. If the function is nil, the test waits until
 	// the disk is mounted.
 	lifted func(name string)
 }
@@ -127,7 +127,7 @@ func TestEachHoldIsLifted(t *testing.T) {
 	}
 }
 
-// liftsIn reports whether the test, or a helper function in the test's file, calls the method lift with the reason.
+// liftsIn reports whether the test, or a helper function in the test's file, calls the method `lift` with the reason.
 func liftsIn(t *testing.T, test string, reason disk.Reason) bool {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")
@@ -249,10 +249,10 @@ func (m machine) holdsOf(w worker.Node) []held {
 }
 
 // byToken returns a script that runs the printed `hotmount format`. The script then runs the last line of the output,
-// which has the token.
+// which contains the token.
 func byToken(found []string) string { return "$(" + found[1] + " | tail -n 1)" }
 
-// unfinishedHolds returns the holds after formats that were disturbed or did not finish. The disks' serials carry
+// unfinishedHolds returns the holds after formats that were disturbed or did not finish. The disks' serials contain
 // orders for the test script that replaces mkfs.xfs.
 func (m machine) unfinishedHolds(w worker.Node) []held {
 	n := 0

@@ -180,7 +180,7 @@ func (m machine) wait(what, script string) {
 	m.waitMinutes(1, what, script)
 }
 
-// waitMinutes works like the method wait, but waits for up to the given number of minutes.
+// waitMinutes works like the method `wait`, but waits for up to the given number of minutes.
 func (m machine) waitMinutes(minutes int, what, script string) {
 	m.t.Helper()
 	_, err := m.Run(ctx(m.t), fmt.Sprintf("for i in $(seq 1 %[2]d); do if (%[1]s) >/dev/null 2>&1; then exit 0; fi; sleep 0.2; done; (%[1]s)", script, 300*minutes))
@@ -203,7 +203,7 @@ func (m machine) mounted(dev string) string {
 
 var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// waitForLog waits until this boot's journal has a line that matches the pattern.
+// waitForLog waits until this boot's journal contains a line that matches the pattern.
 func (m machine) waitForLog(pattern string) {
 	m.t.Helper()
 	m.wait("the journal to say "+pattern, fmt.Sprintf("journalctl -b --no-pager -o cat | grep -E -- %s", quote(pattern)))
@@ -216,15 +216,15 @@ func (m machine) printed(pattern string) string {
 	return m.run("journalctl -b --no-pager -o cat _COMM=hotmount | grep -oE -- " + quote(pattern) + " | tail -n 1 | grep .")
 }
 
-// The method makes a filesystem on a disk, as an operator does. udev may still be reading the disk and miss the write,
-// so the method triggers udev events until udev knows the filesystem.
+// The method `makes` a filesystem on a disk, as an operator does. udev may still be reading the disk and miss the write,
+// so the method triggers udev events until udev's database contains the filesystem.
 func (m machine) make(name, mkfs string) {
 	m.t.Helper()
 	m.run("udevadm settle; " + mkfs + " /dev/" + name)
 	m.wait("udev to know what is on "+name, "udevadm trigger -s block -y "+name+"; udevadm settle; udevadm info -q property /dev/"+name+" | grep ^ID_FS_UUID=")
 }
 
-// trigger is a script that makes udev handle the worker's disks once more.
+// trigger is a script that makes udev process the worker's disks once more.
 const trigger = "for d in /dev/[sv]d[a-z] /dev/loop*[0-9]; do [ ! -b $d ] || udevadm trigger $d; done; udevadm settle"
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
@@ -333,8 +333,8 @@ func (m machine) attach(w worker.Node, d worker.Disk) (name, id string) {
 	return name, a.ID
 }
 
-// detach detaches a disk. In a container, the method first unmounts the disk, because the kernel keeps a mounted loop
-// device.
+// detach detaches a disk. In a container, the method `first` unmounts the disk, because the kernel does not detach a
+// mounted loop device.
 func (m machine) detach(w worker.Node, id string) {
 	m.t.Helper()
 	if c, is := w.(*worker.Container); is {
@@ -387,7 +387,7 @@ func randomSource(t *testing.T) *rand.Rand {
 // show write access to /proc and /sys (systemd/hotmount.service).
 func (m machine) kernelReadOnly() {
 	m.t.Helper()
-	// If a path has several mounts, the last line of the path in the mount table is the topmost mount. The check skips
+	// If several mounts are at one path, the path's last line in the mount table is the topmost mount. The check skips
 	// memory.pressure, because systemd makes this file writable for the daemon.
 	const modes = `awk '$5 ~ "^/(proc|sys)(/|$)" && $5 !~ "hotmount.service/memory.pressure$" {sub(/,.*/, "", $6); top[$5] = $6} END {for (p in top) print p, top[p]}' /proc/$(systemctl show -P MainPID hotmount)/mountinfo`
 	got := m.run(modes)

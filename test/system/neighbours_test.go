@@ -50,7 +50,7 @@ func TestUdevRuleTakenOver(t *testing.T) {
 	m.run("systemctl start hotmount")
 	m.wait("both to be adopted", "systemctl show -p StatusText hotmount | grep -q '2 mounted, 0 held, 0 refused, 0 failing'")
 
-	// hotmount is installed and the udev rule is not yet removed, so both act on the third disk.
+	// hotmount is installed and the udev rule is not yet removed, so the rule and hotmount both act on the third disk.
 	third, thirdID := m.attach(w, worker.Disk{File: made(t, gib)})
 	three := m.mounted(third)
 	m.wait("three", "systemctl show -p StatusText hotmount | grep -q '3 mounted, 0 held, 0 refused, 0 failing'")
@@ -123,7 +123,7 @@ X
 systemctl -q enable --now kubelet`)
 }
 
-// volume waits until the provisioner creates the volume for the directory entry. The parameter since is the number of
+// volume waits until the provisioner creates the volume for the directory entry. The parameter `since` is the number of
 // lines to skip at the beginning of the provisioner's log. The method returns the volume's name and size.
 func (m machine) volume(entry, class string, since int) (name string, size uint64) {
 	m.t.Helper()
@@ -145,8 +145,8 @@ func (m machine) lines() (n int) {
 	return n
 }
 
-// log waits until the provisioner's log has a line that matches the pattern. The parameter since is the number of lines
-// to skip at the beginning of the log.
+// log waits until the provisioner's log contains a line that matches the pattern. The parameter `since` is the number of
+// lines to skip at the beginning of the log.
 func (m machine) log(pattern string, since int) {
 	m.t.Helper()
 	m.wait("the provisioner's log to say "+pattern, fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep -E -- %s", since+1, quote(pattern)))
@@ -168,8 +168,8 @@ var (
 	// bare matches a log line about a directory whose mount is missing. The pattern also matches a line about a
 	// directory that disappeared before the provisioner called stat(2) on it.
 	bare = regexp.MustCompile(` error (?:path "|stat )/mnt/disks/([0-9a-f-]{36})(?:" is (?:not an actual mountpoint|a volume's, and nothing is there)|: no such file or directory)$`)
-	// The pattern matches a log line about a mount point while hotmount makes or removes it. The provisioner makes no
-	// volume of a mount point that is being made or removed.
+	// The pattern matches a log line about a mount point while hotmount makes or removes it. The provisioner creates no
+	// volume for a mount point that is being made or removed.
 	being    = regexp.MustCompile(` foreign /mnt/disks/\.[0-9a-f-]{36}$`)
 	finished = regexp.MustCompile(` (?:created|cleaned) [^ ]+ /mnt/disks/([0-9a-f-]{36}) .*root=/ type=(?:xfs|ext4) uuid=(.*)$`)
 )
@@ -198,9 +198,9 @@ func TestProvisioner(t *testing.T) {
 		}
 		return time.Unix(0, nanoseconds)
 	}
-	// In a period, the volume's directory may lack its mount. A period begins before the test detaches the disk or
-	// stops the machine. The period ends after the provisioner has seen the disk mounted again. The map's keys are
-	// UUIDs.
+	// A period is a time in which the volume's directory may lack its mount. A period begins before the test detaches
+	// the disk or stops the machine. A period ends after the provisioner has seen the disk mounted again. The keys of
+	// the map periods are UUIDs.
 	type period struct{ begin, end time.Time }
 	periods := map[string][]period{}
 	begin := func(uuids ...string) {
@@ -240,8 +240,8 @@ func TestProvisioner(t *testing.T) {
 		return name
 	}
 
-	// Attach: a blank disk, a large XFS filesystem and an ext4 filesystem. The two filesystems were made elsewhere on
-	// smaller disks, and they keep their size.
+	// The test attaches a blank disk, a large XFS filesystem and an ext4 filesystem. The two filesystems were made
+	// elsewhere on smaller disks, and they keep their size.
 	smallDisk := worker.Disk{File: blank(t, gib), Serial: "SMALL"}
 	large, ext4 := blank(t, 12*gib), blank(t, 400<<20)
 	for _, c := range [][]string{{"mkfs.xfs", "-q", large}, {"mkfs.ext4", "-q", "-F", ext4}} {
@@ -270,9 +270,9 @@ func TestProvisioner(t *testing.T) {
 	smallVolume := published(small, 0)
 	m.run(fmt.Sprintf("for i in %s %s %s; do echo tenant >/mnt/disks/$i/data; done; sync", small, big, other))
 
-	// Release: the tenant's data is deleted, and the provisioner creates a new volume. While the disk is detached, the
-	// provisioner cannot delete the data of the released volume. When the disk is attached again, the provisioner
-	// deletes the data.
+	// After a volume is released, the provisioner deletes the tenant's data and creates a new volume. While the disk is
+	// detached, the provisioner cannot delete the data of the released volume. When the disk is attached again, the
+	// provisioner deletes the data.
 	since := m.lines()
 	m.release(smallVolume)
 	published(small, since)
@@ -330,7 +330,7 @@ func TestProvisioner(t *testing.T) {
 		emptied(small, smallVolume, since)
 
 		// The disk is pulled while the cleaner works, and is away for a long time. After the pull, the cleaner's
-		// deletions happen only in memory, and do not reach the disk. If the cleaner cannot find a file, it counts the
+		// deletions happen only in memory, and do not reach the disk. If the cleaner cannot find a file, it treats the
 		// file as deleted. The test freezes the provisioner until the disk is gone. On a slow machine, the cleaner
 		// could otherwise finish before the pull. The provisioner would then not learn that the deletions are lost.
 		tenant(small, 1000)
@@ -344,8 +344,8 @@ func TestProvisioner(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.run("systemctl thaw kubelet")
-		// The wait also reads the mount table, because stat(2) fails even while the pulled disk's filesystem is still
-		// mounted.
+		// The test also searches the mount table, because stat(2) fails even while the pulled disk's filesystem is
+		// still mounted.
 		m.wait("the end of all units for it", "! grep -qF ' /mnt/disks/"+small+" ' /proc/self/mountinfo && ! [ -e /mnt/disks/"+small+" ] && ! systemctl list-units --plain --no-legend 'hotmount-*@mnt*' | grep .")
 		pulls = append(pulls, period{pulled, clock()})
 		if got := m.run(fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep ' cleaned ' || true", since+1)); got != "" {
@@ -355,7 +355,7 @@ func TestProvisioner(t *testing.T) {
 		emptied(small, smallVolume, since)
 	}
 
-	// Grow: the volume keeps its size until the provisioner creates it again.
+	// After its disk grows, the volume keeps its published size until the provisioner creates the volume again.
 	m.resize(w, bigID, 14*gib)
 	m.takes(big, 13*gib)
 	since = m.lines()
@@ -386,7 +386,7 @@ func TestProvisioner(t *testing.T) {
 	}
 	// Two volumes are released, and the disk of one of them is missing after the power cut. hotmount must remove the
 	// mount point of the missing disk. Otherwise the cleaner would clean the empty directory, and the provisioner would
-	// take the volume for clean. In its first pass, the provisioner begins to clean the volume of the disk that is
+	// consider the volume clean. In its first pass, the provisioner begins to clean the volume of the disk that is
 	// present.
 	tenant(big, 100)
 	m.run("systemctl stop kubelet; cd /var/lib/standin/released && touch " + smallVolume + " " + bigVolume + "; sync")
@@ -474,7 +474,7 @@ func nfsServer(t *testing.T, packages []worker.File) (machine, *worker.Worker) {
 	return m, w
 }
 
-// lan gives the worker a network card with the given address, on a network that two workers share. If the parameter
+// lan adds a network card with the given address to the worker, on a network that two workers share. If the parameter
 // listen is true, the worker's QEMU listens on the TCP port for the network's frames. If listen is false, QEMU connects
 // to this port.
 func (m machine) lan(w *worker.Worker, port int, listen bool, address string) {
@@ -586,14 +586,14 @@ systemctl daemon-reload; systemctl start client`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The file has each line of the client exactly once.
+	// The file contains each line of the client exactly once.
 	b.run(fmt.Sprintf("head -n %d /srv/nfs/log | cmp - <(seq %[1]d)", n))
 	t.Logf("%d lines", n)
 }
 
 // TestAdoptKnown checks that hotmount holds a filesystem made elsewhere if the class has "adopt: known". hotmount
-// writes nothing to the disk. An accepted filesystem is mounted, and is mounted again whenever its disk comes back. A
-// filesystem that this node made needs no accept.
+// writes nothing to the disk. An accepted filesystem is mounted, and is mounted again whenever its disk is attached
+// again. A filesystem that this node made needs no accept.
 func TestAdoptKnown(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("printf '%s\n' classes: '- name: default' '  directory: /mnt/disks' '  adopt: known' >/etc/hotmount/config.d/50-known.yaml; systemctl reload hotmount")
@@ -624,7 +624,7 @@ func TestAdoptKnown(t *testing.T) {
 	uuid = m.mounted(name)
 	m.detach(w, id)
 	m.wait("the end of the mount", "[ ! -e /mnt/disks/"+uuid+" ]")
-	// Without filesystems.json, hotmount knows its own filesystem by the record of the format.
+	// Without filesystems.json, hotmount recognises its own filesystem by the record of the format.
 	m.run("systemctl stop hotmount; rm /var/lib/hotmount/filesystems.json; systemctl start hotmount")
 	name, _ = m.attach(w, worker.Disk{File: own})
 	if got := m.mounted(name); got != uuid {

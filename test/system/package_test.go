@@ -33,10 +33,10 @@ case $1 in *next*) echo '# new' >>/root/tree/etc/hotmount/config.yaml ;; esac
 dpkg-deb -b -Znone /root/tree "$1" >/dev/null
 `
 
-// TestPackage checks what dpkg does with the package while a mount is in use (issue 7, Package). TestPackage upgrades
-// and downgrades the package, with an interruption in each maintainer script. The scripts must respect the
-// administrator's configuration, mask, preset and policy-rc.d. The test also checks messages of the scripts, and a
-// purge.
+// TestPackage checks what dpkg does with the package while a mount is in use (issue 7, section "Package"). TestPackage
+// upgrades and downgrades the package, with an interruption in each maintainer script. The scripts must respect the
+// administrator's configuration, mask, preset and policy-rc.d. The test also checks the messages of the scripts, and
+// purges the package.
 func TestPackage(t *testing.T) {
 	later := nextDeb(t)
 	m, w := start(t, worker.Options{})
@@ -195,7 +195,8 @@ func TestPackage(t *testing.T) {
 	m.run(install + "/root/this.deb; systemctl start hotmount")
 	m.waitForLog("/dev/" + between + " .*hold")
 
-	// The removal deletes leftover mount points. Without chattr, the purge prints the names of leftover mount points.
+	// The removal deletes leftover mount points. If chattr is missing, the purge prints the names of leftover mount
+	// points.
 	leftover = strings.Replace(leftover, "1111", "3333", 1)
 	m.run("systemctl stop hotmount; " + immutable(leftover) + "; dpkg -r hotmount; [ ! -e " + leftover + " ]")
 	if said := m.run(immutable(leftover) + "; mv $(command -v chattr) /root; dpkg -P hotmount 2>&1"); !strings.Contains(said, "cannot remove "+leftover+"; to remove it by hand (chattr is in e2fsprogs): chattr -i "+leftover) {
@@ -232,7 +233,7 @@ func (m machine) fromRelease(w worker.Node, previous, install string, stands fun
 	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")
 }
 
-// download fetches packages with apt and returns their paths. The function uses the same mirrors as apt on this
+// download fetches packages with apt and returns their paths. The function `uses` the same mirrors as apt on this
 // machine.
 func download(t *testing.T, packages ...string) []string {
 	t.Helper()
@@ -251,8 +252,8 @@ func download(t *testing.T, packages ...string) []string {
 
 // TestSystemdUpgraded reinstalls Debian's packages systemd and udev. The packages' scripts restart and re-execute
 // services. The test installs the packages while the daemon runs, and again while the daemon is stopped. After the
-// installation all disks are still mounted and do not count as unmounted by hand. A disk that is attached later is
-// mounted.
+// installation all disks are still mounted, and hotmount does not report that somebody unmounted a disk by hand. A disk
+// that is attached later is mounted.
 func TestSystemdUpgraded(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	packages := strings.Fields(m.run(`dpkg-query -W -f '${source:Package} ${db:Status-Abbrev} ${Package}=${Version}\n' | sed -n 's/^systemd ii *//p'`))
@@ -299,8 +300,9 @@ func TestTryOnDebian12(t *testing.T) { tryOn(t, worker.Options{Memory: 2048}) }
 func TestTryOnDebian13(t *testing.T) { tryOn(t, worker.Options{Suite: "trixie", Memory: 2048}) }
 
 // tryOn runs `make try` to its end, kills a second run, and runs `make try` to its end again. Then tryOn runs one round
-// of `make bench`. `make try` and `make bench` leave nothing on the worker. The worker's hotmount does not touch the
-// container's disks, and the container's hotmount does not touch the worker's disks.
+// of `make bench`. `make try` and `make bench` leave nothing on the worker. `make try` runs a second hotmount in a
+// container on the worker. The worker's hotmount does not touch the container's disks, and the container's hotmount
+// does not touch the worker's disks.
 func tryOn(t *testing.T, o worker.Options) {
 	m, w := start(t, o)
 	m.putTry()
@@ -333,7 +335,7 @@ kill -9 $pid; [ -d /run/hotmount-container/try ] || { cat /root/killed.log >&2; 
 	if after := m.run(tryLeaves); after != before {
 		t.Errorf("before try there was\n%s\nafter it is\n%s", before, after)
 	}
-	// The killed run leaves a container, and a trace in the kernel.
+	// The killed run of `make bench` leaves behind a container and a trace instance of the kernel.
 	m.run(benchCommand + ` -only split >/root/killed.log 2>&1 & pid=$!
 for i in $(seq 3000); do ! grep -q '^split, hotmount: ' /root/killed.log || break; sleep 0.2; done
 kill -9 $pid; [ -d /run/hotmount-container/bench ] && [ -d /sys/kernel/tracing/instances/hotmount-bench ] || { cat /root/killed.log >&2; exit 1; }`)
@@ -377,8 +379,8 @@ const (
 	tryCommand   = "/root/try -deb /root/hotmount.deb -root /root/root.tar.gz </dev/null"
 	benchCommand = "/root/bench </dev/null -deb /root/hotmount.deb -root /root/root.tar.gz -turns 1 -dir /root/results"
 	// The script tryLeaves prints everything that a container uses on its host, and the host's files that are newer
-	// than /root/try. The script also prints the kernel modules and the sysctl values, but omits those that the kernel
-	// itself changes.
+	// than /root/try. The script also prints the kernel modules and the sysctl values, but omits the values that the
+	// kernel itself changes.
 	tryLeaves = `find /etc /opt /root /srv /usr -xdev -newer /root/try -type f ! -path '/root/.cache/*' ! -path '/root/results/*' ! -path /root/killed.log ! -path '/root/typed*'
 cut -d ' ' -f 1 /proc/modules | sort; ls /sys/kernel/tracing/instances
 sysctl -a 2>/dev/null | grep -vE '^(fs\.(aio-nr|dentry-state|file-nr|inode-nr|inode-state|quota)|kernel\.(ns_last_pid|perf_event_max_sample_rate|pty\.nr|random)|net\.netfilter\.nf_conntrack_count)'
@@ -402,8 +404,8 @@ func (m machine) runTry(own string) {
 	}
 }
 
-// typed runs the program try in a terminal. When the program prints the given words, typed types the keys, in the syntax
-// of printf(1). typed returns everything that the terminal shows, with the exit code in the last line.
+// typed runs the program try in a terminal. When the program prints the given words, typed types the keys, in the
+// syntax of printf(1). typed returns everything that the terminal shows, with the exit code in the last line.
 func (m machine) typed(words, keys string) string {
 	m.t.Helper()
 	return m.run(`rm -f /root/typed*; mkfifo /root/typed.keys
@@ -414,14 +416,15 @@ printf '` + keys + `' >&3; wait $pid && code=0 || code=$?
 tr -d '\r' </root/typed.out; echo; echo "exit code $code"`)
 }
 
-// benched runs one round of the benchmark, with each method that mounts one disk. Each method needs one turn that
-// counts.
+// benched runs one round of the benchmark, with each method that mounts one disk. For each method, the results must
+// contain a line with a measured turn.
 func (m machine) benched() {
 	m.t.Helper()
 	m.t.Log(m.run("time " + benchCommand + " -only one,split 2>&1"))
 	table := m.run("cat /root/results/bench.txt")
 	m.t.Log(table)
-	// A turn with a fault has no line. On a busy machine a turn counts as "0 of 1", because no turn was quiet.
+	// The results contain no line for a turn with a fault. On a busy machine a line shows "0 of 1", because no turn was
+	// quiet.
 	oneDisk, traced, _ := strings.Cut(table, "\nONE DISK, TRACED ")
 	for _, method := range []string{"hotmount", "rule", "rule tuned", "shell loop", "systemd-mount", "mount(2)"} {
 		line := `^` + regexp.QuoteMeta(method) + ` +[01] of 1 +[1-9]`

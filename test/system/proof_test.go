@@ -61,8 +61,8 @@ func someKinds(r *rand.Rand) []corpus.Kind {
 	return some
 }
 
-// TestCorpus checks disks with all kinds of content. After the test, the mounted disks have the same files as before.
-// On every other disk, each byte is the same as before, and the kernel counts no write to the disk (issue 3).
+// TestCorpus checks disks with all kinds of content. After the test, the mounted disks contain the same files as
+// before. On every other disk, each byte is the same as before, and the kernel counts no write to the disk (issue 3).
 func TestCorpus(t *testing.T) {
 	chance := randomSource(t)
 	for _, suite := range suites() {
@@ -102,7 +102,7 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 	for i := range disks {
 		disks[i].name, _ = m.attach(w, worker.Disk{File: disks[i].image, Serial: fmt.Sprint("CORPUS-", i)})
 	}
-	// At the end the journal has a decision about each disk. The test waits for all decisions at once, because the
+	// At the end the journal contains a decision about each disk. The test waits for all decisions at once, because the
 	// worker is slow.
 	var names []string
 	for _, d := range disks {
@@ -227,9 +227,9 @@ func writeZeros(t *testing.T, path string, size int64) {
 
 // readFault is a disk with a sector that cannot be read, temporarily or permanently.
 type readFault struct {
-	// at is the offset of the sector in bytes.
+	// at is the offset of the faulty sector in bytes.
 	at int64
-	// times is the number of reads of the sector that fail, or 0 if every read fails.
+	// times is the number of reads of the sector that fail. 0 means that every read fails.
 	times int
 	// data reports whether the faulty sector contains data and not zeros.
 	data bool
@@ -248,7 +248,7 @@ const faultySize = 320 << 20
 // chooseFaults returns n disks with a random fault, and two slow disks. None of the disks may be formatted. On each
 // faulty disk, reads of one sector fail always, or a limited number of times.
 func chooseFaults(r *rand.Rand, n int) []*readFault {
-	// places has the byte offsets that the tools read, or that the proof of a blank disk reads a second time.
+	// The list places contains byte offsets that the tools read, or that the proof of a blank disk reads a second time.
 	places := []int64{0, 512, 1024, 4096, 32 << 10, 64 << 10, 1 << 20, 16<<20 - 512, 16 << 20, faultySize / 4, faultySize / 2,
 		faultySize - 16<<20, faultySize - 64<<10, faultySize - 4096, faultySize - 512}
 	var all []*readFault
@@ -488,7 +488,7 @@ func TestSlowProof(t *testing.T) {
 }
 
 // TestHangingReads attaches two disks whose storage does not answer reads. hotmount reads at most two disks at once.
-// TestHangingReads checks that a third disk is mounted even so.
+// TestHangingReads checks that hotmount still mounts a third disk.
 func TestHangingReads(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    names: [\"vd[a-z]\", \"sd[a-z]\"]\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")
@@ -512,9 +512,9 @@ func TestHangingReads(t *testing.T) {
 	m.wait("the units to end", "[ -z \"$(systemctl list-units --no-legend 'hotmount-format@*')\" ]")
 }
 
-// TestZerosWhereAFilesystemWas checks a disk without a serial. After a reboot the disk is in its old slot, and its
-// content is all zeros. hotmount holds the disk and names the missing filesystem, which hotmount had mounted or refused
-// before. If hotmount has seen the old disk being detached, hotmount does not hold a new disk in the slot.
+// TestZerosWhereAFilesystemWas checks a disk without a serial. After a reboot the disk is in its old slot, and contains
+// only zeros. hotmount holds the disk and names the missing filesystem, which hotmount had mounted or refused before.
+// If hotmount has seen the old disk being detached, hotmount does not hold a new disk in the slot.
 func TestZerosWhereAFilesystemWas(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
@@ -575,8 +575,8 @@ func regexpLine(text, pattern string) bool {
 	return regexp.MustCompile(`(?m)` + pattern).MatchString(text)
 }
 
-// TestSerials checks odd serials, a missing serial, and a serial that two blank disks share (issue 2, item 3 of
-// "Shown"). TestSerials also checks two serials that differ only after the 20 characters that virtio passes on (issue
+// TestSerials checks odd serials, a missing serial, and a serial that two blank disks share (issue 2, section "Shown",
+// item 3). TestSerials also checks two serials that differ only after the 20 characters that virtio passes on (issue
 // 42, F9).
 func TestSerials(t *testing.T) {
 	m, w := start(t, worker.Options{})
@@ -637,7 +637,7 @@ func TestTwoBlankDisksOfOneSerialAtOnce(t *testing.T) {
 	}
 }
 
-// untouchable has kinds of disk content that hotmount must not touch. Each value of the map is a shell script that
+// untouchable contains kinds of disk content that hotmount must not touch. Each value of the map is a shell script that
 // writes the content to the disk $d.
 var untouchable = map[string]string{
 	"ext4, which the class does not accept": "mkfs.ext4 -q $d",
@@ -657,8 +657,8 @@ var untouchable = map[string]string{
 	"tar":                                   "tar -cf $d -C /usr/lib udev",
 }
 
-// TestUntouched checks that hotmount does not change disks that it must not touch (issue 2, item 7 of "Shown"). The
-// disks are attached with their content. The kernel's write counters must remain 0, too.
+// TestUntouched checks that hotmount does not change disks that it must not touch (issue 2, section "Shown", item 7).
+// The disks are attached with their content. The kernel's write counters must remain 0, too.
 func TestUntouched(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("systemctl stop hotmount; systemctl mask --runtime --now lvm2-pvscan@.service >/dev/null 2>&1 || true")

@@ -14,9 +14,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestThreats tries the threats in packaging/doc/threat-model.md. The attackers are a pod with the class directory, a
-// local user, a tenant's filesystem and a mistaken administrator. No attacker may gain anything. TestForgedEvents
-// covers the threat of a pod with the capability NET_ADMIN.
+// TestThreats tries the threats in packaging/doc/threat-model.md. The attackers are a pod that sees the class
+// directory, a local user, a tenant's filesystem and a mistaken administrator. No attacker may gain anything.
+// TestForgedEvents covers the threat of a pod with the capability NET_ADMIN.
 func TestThreats(t *testing.T) {
 	m, w := start(t, worker.Options{})
 
@@ -28,7 +28,7 @@ func TestThreats(t *testing.T) {
 		t.Fatalf("mkfs.xfs: %v: %s", err, out)
 	}
 	// The daemon's sandbox allows writes to the directory /mnt/disks/.victim, to which the symlinks lead. The daemon
-	// itself must refuse to follow the symlinks, because its sandbox does not prevent a write to their target.
+	// itself must refuse to follow the symlinks, because its sandbox does not prevent a write to the symlinks' target.
 	const victim = "/mnt/disks/.victim"
 	m.run("mkdir " + victim + "; ln -s " + victim + " " + where + "; ln -s " + victim + " /mnt/disks/." + uuid)
 	name, _ := m.attach(w, worker.Disk{File: image, Serial: "LED"})
@@ -39,8 +39,8 @@ func TestThreats(t *testing.T) {
 	m.run("rm -f " + where + " /mnt/disks/." + uuid + "; rmdir " + victim + "; systemctl reload hotmount")
 	m.mounted(name)
 
-	// A tenant's filesystem and its copy have a label that is not valid text. The tenant adds a setuid program and a
-	// device node.
+	// A tenant's filesystem and its copy have a label that contains control characters. The tenant adds a setuid
+	// program and a device node.
 	hostile := filepath.Join(t.TempDir(), "hostile.raw")
 	if err := worker.NewDisk(hostile, 320<<20); err != nil {
 		t.Fatal(err)
@@ -205,8 +205,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	e, eID := m.attach(w, worker.Disk{File: image, Serial: "CAP-E"})
 	ext4 := m.mounted(e)
 
-	// The closure writes the lines to a drop-in that changes a unit's sandbox, and removes an earlier drop-in. If lines
-	// is empty, the function restores the sandbox of the package.
+	// The closure writes the lines to a drop-in that changes a unit's sandbox, and removes an earlier drop-in. If the
+	// parameter lines is empty, the function restores the sandbox of the package.
 	given := func(unit, lines string) {
 		t.Helper()
 		dir := "/run/systemd/system/" + unit + ".d"
@@ -223,7 +223,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		t.Helper()
 		return strings.Fields(m.run("sed -n 's/^CapabilityBoundingSet=//p' /lib/systemd/system/" + unit))
 	}
-	// without(unit, capability) returns drop-in lines that give the unit all its capabilities except the given one.
+	// without(unit, capability) returns drop-in lines with which the unit has all its capabilities except the given
+	// one.
 	without := func(unit, capability string) string {
 		var rest []string
 		for _, c := range all(unit) {

@@ -66,9 +66,9 @@ awk '/^writes-/ && $3 == "active" {print "writer", $1}' /run/units | sort
 awk '$3 == "failed" {print "failed", $1}' /run/units
 `
 
-// soakSettled is a script that waits until soakTruth prints the given state. With "rest", the state must still be as
-// given when the daemon has no work left. With "pass", the state must also be as given after a reload, in which the
-// daemon looks at each disk again.
+// soakSettled is a script that waits until soakTruth prints the given state. With the argument "rest", soakTruth must
+// still print this state when the daemon has no work left. With the argument "pass", soakTruth must also print this
+// state after a reload, at which the daemon looks at each disk again.
 const soakSettled = `#!/bin/bash
 comes() { for i in {1..400}; do "$@" && return; sleep 0.2; done; return 1; }
 right() { [[ $(bash /root/truth) = "$want" ]]; }
@@ -114,15 +114,15 @@ type soak struct {
 	serials int
 }
 
-// waitForModel waits until the state is as in the model, and checks that no mount was replaced.
+// waitForModel waits until the node's state matches the model, and checks that no mount was replaced.
 func (s *soak) waitForModel(after string) {
 	s.t.Helper()
 	s.compare(after, "")
 }
 
 // settled makes the same checks as waitForModel. The method also checks that the state does not change until the daemon
-// has no work left. In the full test, only about every third call makes the daemon look at each disk again. Such a look
-// takes as long as a step.
+// has no work left. In the full test, only about every third call makes the daemon look at each disk again. Looking at
+// all disks takes as long as a step.
 func (s *soak) settled(after string) {
 	s.t.Helper()
 	how := "pass"
@@ -248,7 +248,7 @@ func (s *soak) plug(d *soaked, meanwhile string) {
 	s.called(d)
 }
 
-// The method waits until the disk has a kernel name, and stores the name.
+// The method `waits` until the disk has a kernel name, and stores the name.
 func (s *soak) called(d *soaked) {
 	s.t.Helper()
 	var err error
@@ -294,8 +294,8 @@ func (s *soak) formatted(d *soaked) {
 	}
 }
 
-// keepOpen starts a unit that keeps a file of the disk open. If the parameter unshare is empty, the unit uses the
-// host's mount. Otherwise the parameter is a command that gives the unit its own mount namespace, as a container has.
+// keepOpen starts a unit that keeps a file of the disk open. If the parameter `unshare` is empty, the unit uses the
+// host's mount. Otherwise the parameter is a command that gives the unit its own mount namespace, like a container.
 // While the unit runs, hotmount may log errors about the unmount, and must retry the unmount.
 func (s *soak) keepOpen(d *soaked, unshare string) {
 	s.t.Helper()
@@ -321,7 +321,7 @@ func (s *soak) acknowledged() {
 	}
 }
 
-// accept accepts a disk that was unmounted by hand. Before the accept, the method waits until the daemon has noticed
+// accept accepts a disk that was unmounted by hand. Before the accept, the method `waits` until the daemon has noticed
 // the unmount.
 func (s *soak) accept(d *soaked) {
 	s.t.Helper()
@@ -390,7 +390,7 @@ func (s *soak) startUp(after string) {
 
 // TestSoak runs random steps on disks with writers, each kind of step at least once. After each step the mounts,
 // directories, units and writers must match a small model, and no mount may have been replaced. Each mounted disk must
-// have all its durable data (issue 4). hotmount may log only errors that the step causes. A blank disk must be
+// still contain all its durable data (issue 4). hotmount may log only errors that the step causes. A blank disk must be
 // formatted exactly once.
 func TestSoak(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
@@ -400,7 +400,7 @@ func TestSoak(t *testing.T) {
 }
 
 // TestSoakPulled runs the steps that pull a mounted disk or cut the power, with the checks of TestSoak. The full test
-// has all steps, and `make test-full` runs TestSoakPulled five times.
+// runs all steps, and `make test-full` runs TestSoakPulled five times.
 func TestSoakPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	s := &soak{machine: m, w: w, vm: w, chance: randomSource(t)}
@@ -468,8 +468,8 @@ const (
 	boot
 )
 
-// aStep is a step that takes a disk from one place to another, or a step of the whole machine. A step of the whole
-// machine, such as a reboot, affects no disk in particular.
+// aStep is a step with one disk, or a step of the whole machine. A step of the whole machine, such as a reboot, affects
+// no disk in particular.
 type aStep struct {
 	name     string
 	weight   int
@@ -591,7 +591,7 @@ var acts = []act{
 		if meanwhile == "" {
 			s.run(release)
 		} else {
-			// The command is repeated until it succeeds.
+			// The test repeats `hotmount release` until it succeeds.
 			s.allowError(d, "")
 			s.run("(" + s.later(meanwhile) + ") & " + release + " || true; wait $!")
 			s.wait("the release", release)
@@ -636,8 +636,8 @@ var pulling = []string{
 }
 
 // soakPulled returns the steps in the list pulling, and the acts "attach" and "pull". Each of the two acts happens
-// during a random disturbance. Of the two steps that pull a disk while the daemon is stopped, soakPulled returns only
-// the step in which a process holds the disk. The full test has both steps.
+// during a random disturbance. Two steps pull a disk while the daemon is stopped. Of these two, soakPulled returns only
+// the step in which a process keeps a file of the disk open. The full test runs both steps.
 func soakPulled(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool {
 		return !slices.Contains(pulling, s.name) || s.name == "pull while it is down"
@@ -765,8 +765,9 @@ var soakSingle = []aStep{
 	}},
 }
 
-// TestSoakPlan checks that the plan for each seed can be carried out. The full plan has each step. Together, the two
-// short plans contain every act and every disturbance. The plan for a container has no step that pulls a mounted disk.
+// TestSoakPlan checks that the plan for each seed can be carried out. The full plan contains each step. Together, the
+// two short plans contain every act and every disturbance. The plan for a container contains no step that pulls a
+// mounted disk.
 func TestSoakPlan(t *testing.T) {
 	for seed := range uint64(100) {
 		check := func(c *rand.Rand, steps []aStep, disks, most int) map[string]bool {

@@ -251,8 +251,8 @@ func TestTwoMachines(t *testing.T) {
 // make no filesystem (issue 3).
 //
 // hotmount opens the disk exclusively before its first read. A rival that also opens the disk exclusively gets the
-// error "busy" before it writes. Such a rival has written nothing and loses nothing, and hotmount's filesystem must be
-// sound. A rival that does not open the disk exclusively can always write.
+// error "busy" before it writes. A rival that gets this error has written nothing and loses nothing. hotmount's
+// filesystem must then be sound. A rival that does not open the disk exclusively can always write.
 func TestRivals(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	// An emulated machine may start a program two seconds later than intended.
@@ -357,9 +357,9 @@ rm -f /root/%[1]s.code; nohup bash /root/%[1]s >/root/%[1]s.log 2>&1 </dev/null 
 }
 
 // rival is another program. The shell script in the second field (write) changes the disk $d while hotmount looks at
-// the disk. The shell script in the third field (check) succeeds if the rival's data on the disk is intact. In these
-// scripts $u is the UUID that the rival gives its data. The last field is true if the rival opens the disk exclusively
-// before it writes.
+// the disk. The shell script in the third field (check) succeeds if the rival's data on the disk is intact. In the two
+// scripts, $u is the UUID of the rival's data. The last field is true if the rival opens the disk exclusively before it
+// writes.
 type rival struct {
 	what, write, check string
 	asks               bool
@@ -431,9 +431,9 @@ func TestSwap(t *testing.T) {
 		if err := w.DetachSurprise(ctx(t), victim.ID); err != nil {
 			t.Fatal(err)
 		}
-		// The test attaches the second disk at one of three moments. These are at once, after the kernel has released
-		// the first disk, or after the formatting unit has ended, too. Once the formatting unit has ended, no process
-		// has the first disk open, and the disk's kernel name is free.
+		// The test attaches the second disk at one of three moments. The moments are: at once, after the kernel has
+		// released the first disk, and after the formatting unit has also ended. Once the formatting unit has ended, no
+		// process has the first disk open, and the disk's kernel name is free.
 		patience := c.IntN(4)
 		if patience > 0 {
 			if err := w.WaitDetached(ctx(t), victim.ID); err != nil {
@@ -608,8 +608,8 @@ func TestTwoPaths(t *testing.T) {
 }
 
 // nvmeTarget is a script that makes the node an NVMe target for one file, with two ports, and connects the node to both
-// ports. The script's parameters are whether native multipath is on (Y or N), the file, the serial, and the namespace's
-// UUID.
+// ports. The script's parameters are the setting of native multipath (Y or N), the file, the serial, and the
+// namespace's UUID.
 const nvmeTarget = `set -e
 modprobe -a nvmet-tcp nvme-tcp; ip link set lo up
 [ $(cat /sys/module/nvme_core/parameters/multipath) = $1 ]

@@ -18,10 +18,11 @@ import (
 // usedHold matches the journal's message about a disk that another program has used.
 const usedHold = " .*hold: the disk is not a hotmount volume, and somebody else on this node used the disk: "
 
-// TestUsedByAnother checks a disk that is mounted elsewhere, bound as a device, or named in a libvirt domain. hotmount
-// does not use the disk. After the use by another program has ended, hotmount holds the disk until an accept. The hold
-// outlasts a restart and a reboot. If another program uses a volume of hotmount, hotmount does not hold the volume, but
-// reports it as failed. After the use the volume is mounted again.
+// TestUsedByAnother checks a disk that is mounted elsewhere, bind-mounted as a device node, or named in a libvirt
+// domain or by a link. hotmount does not use the disk. After the use by another program has ended, hotmount holds the
+// disk until an accept. The hold persists across a restart and a reboot. If another program uses a volume of hotmount,
+// hotmount does not hold the volume, but reports it as failed. After the other program's use has ended, the volume is
+// mounted again.
 func TestUsedByAnother(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")
@@ -53,7 +54,7 @@ func TestUsedByAnother(t *testing.T) {
 		where := "/mnt/disks/" + m.mounted(name)
 
 		if use.name == "link" {
-			// A link in the class directory must not prevent the mount of a volume on record.
+			// A link in the class directory must not prevent the mount of a recorded volume.
 			m.run("ln -s /dev/" + name + " /mnt/disks/own; systemctl restart hotmount; findmnt " + where + "; hotmount status | grep -E '^" + name + " .* mounted '")
 			if err := w.(interface{ Reboot(context.Context) error }).Reboot(ctx(t)); err != nil {
 				t.Fatal(err)
@@ -72,7 +73,7 @@ func TestUsedByAnother(t *testing.T) {
 		if use.name != "domain" {
 			continue
 		}
-		// After a boot the volume does not count as unmounted by hand.
+		// After a boot hotmount does not treat the volume as unmounted by hand.
 		m.run(fmt.Sprintf(use.begin, name))
 		if err := w.(interface{ Reboot(context.Context) error }).Reboot(ctx(t)); err != nil {
 			t.Fatal(err)
@@ -88,7 +89,7 @@ func TestUsedByAnother(t *testing.T) {
 }
 
 // TestMountedOutOfSight checks a disk that a service has mounted in its own mount namespace, and a disk below a mounted
-// loop device. The host's mount table lists neither mount of the disk. hotmount does not mount the disk, and holds the
+// loop device. In the host's mount table, no line names either disk. hotmount does not mount the disk, and holds the
 // disk after the use has ended. An accepted disk is mounted only after the use has ended.
 func TestMountedOutOfSight(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
@@ -142,8 +143,8 @@ func TestABindOfADiskThatIsHeld(t *testing.T) {
 	m.mounted(name)
 }
 
-// The method starts a unit. The unit's process has the name in the parameter comm, and opens the disk with the given
-// flags of open(2).
+// The method starts a unit. The name of the unit's process is the parameter `comm`, and the process opens the disk with
+// the given flags of open(2).
 func (m machine) opens(unit, comm, name, flags string) {
 	m.t.Helper()
 	// The Perl program is in a file, because systemd would expand the program's variables in a command line.
@@ -179,8 +180,8 @@ func TestOpenInAMachine(t *testing.T) {
 		for _, name := range []string{full, empty, encrypted} {
 			m.waitForLog("/dev/" + name + usedHold + `opened by the virtual machine monitor qemu-system-x86 \(process [0-9]+\), seen .*; .*hotmount accept ` + name)
 		}
-		// Before the accept, no message advises the user to overwrite the disk. Even after the accept, hotmount mounts
-		// or formats no disk that the monitor still has open.
+		// Before the accept, no message advises the user to overwrite the disk. Even after the accept, hotmount neither
+		// mounts nor formats a disk that the monitor still has open.
 		if got := advised(); got != before {
 			t.Errorf("%s: the journal advises to format it %s times, before %s", flags, got, before)
 		}
@@ -240,9 +241,9 @@ func TestOpenInAMachine(t *testing.T) {
 
 // TestAMachinesDiskAfterABoot checks what a container cannot show: another boot ID, other sequence numbers, and disks
 // that exist before the daemon starts. A disk that QEMU had open remains held after a reboot, even if QEMU does not
-// run. A disk that was mounted elsewhere must also remain held, whether or not the disk has a serial. A disk that a
-// libvirt domain names by a udev link is not used. When the domain is removed, hotmount holds the disk. No disk's data
-// changes.
+// run. A disk that was mounted elsewhere must also remain held, whether or not the disk has a serial. hotmount does not
+// use a disk that a libvirt domain names by a udev link. When the domain is removed, hotmount holds the disk. No disk's
+// data changes.
 func TestAMachinesDiskAfterABoot(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /etc/libvirt/qemu; systemctl stop hotmount")

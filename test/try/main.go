@@ -35,13 +35,13 @@ func main() {
 	}
 }
 
-// makeDisks is a script that makes the files of two disks: one disk has an ext4 filesystem, and one has LVM. For
-// pvcreate, makeDisks uses a loop device whose file no class selects.
+// makeDisks is a script that makes the files of two disks: one disk contains an ext4 filesystem, and the other disk
+// contains LVM. For pvcreate, makeDisks uses a loop device whose file no class selects.
 //
 //go:embed disks.sh
 var makeDisks string
 
-// profile is a shell script that defines the commands attach and detach.
+// The variable `profile` is a shell script that defines the commands attach and detach.
 //
 //go:embed profile.sh
 var profile string
@@ -76,17 +76,17 @@ func try(ctx context.Context, out io.Writer, deb, suite, root, screen string) (e
 	return shell(ctx, out, c)
 }
 
-// look is a command that the program shows to the user, with the words that the command's output must contain.
+// The type `look` is a command that the program shows to the user, with the words that the command's output must contain.
 type look struct {
 	command string
 	words   []string
 }
 
-// prompt is printed before each command that the program shows to the user.
+// The constant `prompt` is printed before each command that the program shows to the user.
 const prompt = "try# "
 
-// show attaches the disks one by one and prints the results. The return value is the printed output of the commands
-// attach and `hotmount status`.
+// The function `show` attaches the disks one by one and prints the results. The return value is the printed output of the
+// commands attach and `hotmount status`.
 func show(ctx context.Context, out io.Writer, c *worker.Container) (screen string, err error) {
 	blank, data, lvm := device(c, 0), device(c, 1), device(c, 2)
 	for _, l := range []look{
@@ -126,7 +126,7 @@ func waitForState(name, state string) string {
 	return fmt.Sprintf("until hotmount status | grep -E '%s .*%s'; do sleep 0.2; done", name, state)
 }
 
-// run runs the command and returns its output.
+// The method `run` executes the command and returns its output.
 func (l look) run(ctx context.Context, c *worker.Container) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // enough time even on an emulated processor
 	defer cancel()
@@ -145,8 +145,8 @@ func (l look) run(ctx context.Context, c *worker.Container) (string, error) {
 // device returns the name of the container's loop device n, counted from 0.
 func device(c *worker.Container, n int) string { return fmt.Sprintf("loop%d", c.First()+n) }
 
-// shell runs a shell in the container until the user leaves the shell. If standard input is not a terminal, the
-// function shell does nothing.
+// The function `shell` runs a shell in the container until the user leaves the shell. If standard input is not a
+// terminal, the function `shell` does nothing.
 func shell(ctx context.Context, out io.Writer, c *worker.Container) error {
 	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err != nil {
 		return nil

@@ -20,7 +20,7 @@ type aptSource struct {
 	Trusted  bool
 }
 
-// line returns the source in the one-line format of sources.list(5).
+// The method `line` returns the source in the one-line format of sources.list(5).
 func (s aptSource) line() string {
 	var options []string
 	if s.SignedBy != "" {

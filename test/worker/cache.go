@@ -39,8 +39,8 @@ func CacheDir() (string, error) {
 	return filepath.Join("/var/cache", fmt.Sprintf("hotmount-test-%d", os.Getuid())), nil
 }
 
-// cache is the directory of images and saved states. Each entry of the cache is built once, and appears only when it
-// is complete.
+// The type `cache` is the directory of images and saved states. Each cache entry is built once, and appears only when the
+// build is complete.
 type cache struct{ dir string }
 
 // entry is a finished cache entry, on which this process holds a shared lock.
@@ -65,8 +65,9 @@ func openCache() (*cache, error) {
 	return &cache{dir: real}, nil
 }
 
-// get returns the named cache entry, with a shared lock that lasts until the entry is released. The method get builds a
-// missing cache entry in a temporary directory, and renames the directory when the build is complete.
+// The method `get` returns the named cache entry with a shared lock. The lock lasts until the caller releases the entry.
+// The method `get` builds a missing cache entry in a temporary directory, and renames the directory when the build is
+// complete.
 func (c *cache) get(ctx context.Context, name string, build func(dir string) error) (*entry, error) {
 	dir := filepath.Join(c.dir, name)
 	for {
@@ -116,7 +117,7 @@ func (c *cache) build(ctx context.Context, name string, build func(dir string) e
 	return nil
 }
 
-// drop removes an unusable cache entry. If another process uses the cache entry, drop returns errLocked.
+// The method `drop` removes an unusable cache entry. If another process uses the cache entry, drop returns errLocked.
 func (c *cache) drop(name string) error {
 	lock, err := c.tryLock(name, syscall.LOCK_EX)
 	if err != nil {
@@ -185,8 +186,8 @@ func randomHex(n int) string {
 
 var errLocked = errors.New("locked by another process")
 
-// lock opens and locks the named file, and waits for the lock until ctx ends. The lock ends when the returned file is
-// closed or the process ends.
+// The method `lock` opens and locks the named file. If another process holds the lock, the method `waits` until the lock is
+// free or ctx ends. The lock ends when the returned file is closed or the process ends.
 func (c *cache) lock(ctx context.Context, name string, how int) (*os.File, error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

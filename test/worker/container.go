@@ -15,8 +15,8 @@ import (
 )
 
 // ContainerOptions describe a [Container]. A container uses only these Options: Suite, Files, Deb, Setup, KernelArgs,
-// Dir and Progress. The other Options apply only to virtual machines. Only systemd and other programs read KernelArgs,
-// because the container uses the running kernel of this machine.
+// Dir and Progress. The other Options apply only to virtual machines. Only systemd and other programs in the container
+// read KernelArgs, because the container uses the running kernel of this machine.
 type ContainerOptions struct {
 	Options
 	// Name is the container's host name. The names of the container's cgroup and of its disk directory /srv/Name
@@ -29,13 +29,13 @@ type ContainerOptions struct {
 	// Loops is the number of the container's loop devices, 32 by default.
 	Loops int
 	// BackingDirs are directories of the host that contain disk files. The container's default class selects a loop
-	// device if its file is in BackingDirs or in the container's disk directory.
+	// device if the device's backing file is in BackingDirs or in the container's disk directory.
 	BackingDirs []string
 }
 
 // Container is a Debian system in its own namespaces on this machine's kernel, with systemd as PID 1. A container's
-// disks are loop devices. A BPF device filter denies the container all disks except its own loop devices. A container
-// needs root.
+// disks are loop devices. A BPF device filter denies the container all disks except its own loop devices. Only root can
+// start a container.
 //
 // A container has no kernel of its own, no partitions on its disks, and no surprise removal of its disks. A container's
 // clock is the host's clock. XFS filesystems with the same UUID cannot be mounted at the same time, even in different
@@ -205,8 +205,8 @@ func (c *Container) First() int { return c.first }
 // Loops returns the number of the container's loop devices. The container's loop devices have consecutive numbers.
 func (c *Container) Loops() int { return c.o.Loops }
 
-// Disks returns the directory for disk files, as a path inside the container. The directory for disk files is in
-// memory.
+// Disks returns the directory for disk files, as a path inside the container. The directory for disk files is on a
+// tmpfs.
 func (c *Container) Disks() string { return "/srv/" + c.o.Name }
 
 // HostDisks returns the directory for disk files, as a path on the host.

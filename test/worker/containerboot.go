@@ -39,8 +39,8 @@ func (c *Container) PowerOn(ctx context.Context) (err error) {
 	return nil
 }
 
-// bootLog returns the path of the log with the output of the container's first process until this process becomes
-// systemd.
+// bootLog returns the path of the container's boot log. The boot log contains what the container's first process writes
+// before this process becomes systemd.
 func (c *Container) bootLog() string { return filepath.Join(c.work.path, "boot.log") }
 
 // startInit starts the process that becomes systemd. The caller holds c.mu.
@@ -99,8 +99,8 @@ func (c *Container) awaitSystemd(ctx context.Context) error {
 }
 
 // The function named answers reports whether the process is systemd and has made its private socket. The socket alone
-// proves nothing: the container's boot script begins in the host's root directory, which has the private socket of the
-// host's systemd.
+// proves nothing: the container's boot script begins in the host's root directory, which contains the private socket of
+// the host's systemd.
 func answers(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && filepath.Base(exe) == "systemd" && exists(fmt.Sprintf("/proc/%d/root/run/systemd/private", pid))

@@ -18,8 +18,8 @@ import (
 type loopDisk struct {
 	Attached
 	number int
-	// device is the loop device, which is open as long as the disk is attached. Closing a loop device that is open for
-	// writing would cause a uevent.
+	// The field `device` is the loop device, which is open as long as the disk is attached. Closing a loop device that is
+	// open for writing would cause a uevent.
 	device *os.File
 }
 
@@ -41,7 +41,7 @@ func (c *Container) Attach(_ context.Context, d Disk) (Attached, error) {
 	return l.Attached, nil
 }
 
-// place completes the disk with defaults and finds a free loop device. The caller holds c.mu.
+// The method `place` sets the defaults of the disk and finds a free loop device. The caller holds c.mu.
 func (c *Container) place(d Disk) (*loopDisk, error) {
 	if d.Serial != "" || d.Bus != "" || d.Format != "" && d.Format != "raw" || d.Shared || d.Direct || d.Blkdebug != nil || d.Device != nil {
 		return nil, errors.New("a loop device cannot be such a disk: it needs the virtual machine")
@@ -69,8 +69,8 @@ func (c *Container) place(d Disk) (*loopDisk, error) {
 	return nil, errors.New("no loop device is free")
 }
 
-// plug makes the loop device's node in the container, as devtmpfs does for a new disk, and attaches the disk's file.
-// The caller holds c.mu.
+// The method `plug` makes the loop device's node in the container, as devtmpfs does for a new disk, and attaches the
+// disk's file. The caller holds c.mu.
 func (c *Container) plug(l *loopDisk) (err error) {
 	if err := c.renew(l.number); err != nil {
 		return err
@@ -90,8 +90,8 @@ func (c *Container) plug(l *loopDisk) (err error) {
 	return nil
 }
 
-// renew makes the kernel recreate a loop device that has had a disk. Recreating the loop device resets its counters
-// and settings. The caller holds c.mu.
+// The method `renew` makes the kernel recreate a loop device that has had a disk. Recreating the loop device resets its
+// counters and settings. The caller holds c.mu.
 func (c *Container) renew(n int) error {
 	if !c.used[n] {
 		return nil
@@ -100,8 +100,8 @@ func (c *Container) renew(n int) error {
 	return renewLoop(n)
 }
 
-// node returns the path, on the host, of the disk's device node in the container. While the container is off, the path
-// is "". The caller holds c.mu.
+// The method `node` returns the host's path to the disk's device node in the container. While the container is off, the
+// path is "". The caller holds c.mu.
 func (c *Container) node(l *loopDisk) string {
 	if c.init == nil {
 		return ""

@@ -25,7 +25,7 @@ var containerTools = []string{"mmdebstrap", "debian-archive-keyring", "util-linu
 
 // ContainerRoot returns a directory with the root filesystem for containers of the given Debian release. ContainerRoot
 // builds the directory once and keeps it in the cache. The caller must not change the directory. The directory remains
-// at least until the caller calls the function release.
+// at least until the caller calls the function `release`.
 func ContainerRoot(ctx context.Context, suite string, progress io.Writer) (dir string, release func(), err error) {
 	if err := Need(ctx, progress, containerTools); err != nil {
 		return "", nil, err

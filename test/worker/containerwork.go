@@ -25,8 +25,8 @@ type containerWork struct {
 	lock       *os.File
 }
 
-// memory returns the path of the tmpfs that receives the container's writes. The container's disk files are in the
-// subdirectory "disks" of the tmpfs.
+// The method `memory` returns the path of the tmpfs that receives the container's writes. The container's disk files are
+// in the subdirectory "disks" of the tmpfs.
 func (w *containerWork) memory() string { return filepath.Join(w.path, "memory") }
 
 // takeWork reserves the given container name, or a free name if the name is empty, and makes the container's directory.
@@ -73,7 +73,7 @@ func (w *containerWork) fill() error {
 	return nil
 }
 
-// note records a resource of the host in the container's directory, before the container uses the resource.
+// The method `note` records a resource of the host in the container's directory, before the container uses the resource.
 func (w *containerWork) note(what, text string) error {
 	if err := os.WriteFile(filepath.Join(w.path, what), []byte(text+"\n"), 0o644); err != nil {
 		return fmt.Errorf("cannot note what the container has: %w", err)
@@ -81,8 +81,8 @@ func (w *containerWork) note(what, text string) error {
 	return nil
 }
 
-// remove removes what an ended container has left on the host. The container's directory is deleted last, because the
-// directory records what must be removed.
+// The method `remove` deletes what an ended container has left on the host. The container's directory is deleted last,
+// because the directory records what must be removed.
 func (w *containerWork) remove() error {
 	defer w.lock.Close()
 	var errs []error
@@ -143,7 +143,7 @@ func cleanContainers() error {
 	return nil
 }
 
-// lines returns the non-empty lines of a file, or no lines if the file is unreadable.
+// The function `lines` returns the non-empty lines of a file, or no lines if the file is unreadable.
 func lines(path string) []string {
 	b, err := os.ReadFile(path)
 	if err != nil {

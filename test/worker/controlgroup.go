@@ -24,7 +24,8 @@ import (
 // inside the container.
 type controlGroup struct {
 	dir string
-	// holder is a process that keeps the cgroup's systemd scope active, or nil if the host does not run systemd.
+	// The field `holder` is a process that keeps the cgroup's systemd scope active, or nil if the host does not run
+	// systemd.
 	holder *process
 }
 
@@ -94,7 +95,7 @@ func newScope(ctx context.Context, top, name string) (_ *controlGroup, err error
 	return nil, fmt.Errorf("cannot find the cgroup of %s", name)
 }
 
-// fill makes the subdirectories "inside" and "harness", and enables all available cgroup controllers in both
+// The method `fill` makes the subdirectories "inside" and "harness", and enables all available cgroup controllers in both
 // subdirectories.
 func (g *controlGroup) fill() error {
 	for _, dir := range []string{g.insideDir(), g.harnessDir()} {
@@ -133,7 +134,7 @@ func (g *controlGroup) recreate() error {
 	return nil
 }
 
-// remove kills the remaining processes in the cgroup and removes the cgroup.
+// The method `remove` kills the remaining processes in the cgroup and removes the cgroup.
 func (g *controlGroup) remove() error {
 	if g.holder != nil {
 		g.holder.kill()

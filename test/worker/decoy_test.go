@@ -36,8 +36,8 @@ func digest(t *testing.T, path string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// written returns the kernel's counters of a disk's writes, discards and flushes (Documentation/block/stat in the
-// kernel).
+// The function `written` returns the kernel's counters of a disk's writes, discards and flushes (Documentation/block/stat
+// in the kernel).
 func written(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile("/sys/block/" + name + "/stat")
@@ -48,8 +48,8 @@ func written(t *testing.T, name string) string {
 	return strings.Join(append(f[4:7:7], f[11:]...), " ")
 }
 
-// read returns the kernel's counters of a disk's reads. If the host runs udevd, read returns "", because the host's udevd
-// reads the disk at each event.
+// The function `read` returns the kernel's counters of a disk's reads. If the host runs udevd, the function `read` returns
+// "", because the host's udevd reads the disk at each event.
 func read(t *testing.T, name string) string {
 	t.Helper()
 	if exists("/run/udev/control") {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// device is the number of a device that the processes of a cgroup may use. A minor number of -1 stands for all minor
-// numbers.
+// The type `device` is the number of a device that the processes of a cgroup may use. A minor number of -1 stands for all
+// minor numbers.
 type device struct {
 	block        bool
 	major, minor int32

@@ -18,7 +18,7 @@ import (
 // Bus is the kind of bus by which a disk is attached to the guest.
 type Bus string
 
-// These are the buses. All SCSI disks of a worker share one virtio-scsi controller.
+// The constants are the kinds of buses. All SCSI disks of a worker share one virtio-scsi controller.
 const (
 	BusVirtio Bus = "virtio-blk"
 	BusSCSI   Bus = "virtio-scsi"
@@ -45,10 +45,10 @@ type Disk struct {
 	Shared bool
 	// Direct makes QEMU bypass the host's page cache.
 	Direct bool
-	// Blkdebug holds options of QEMU's blkdebug driver, such as "inject-error". If Blkdebug is not nil, the driver
-	// sits between the disk and its file.
+	// Blkdebug contains options of QEMU's blkdebug driver, such as "inject-error". If Blkdebug is not nil, the blkdebug
+	// driver lies between the disk and its file.
 	Blkdebug map[string]any
-	// Device holds further properties of the disk's device in QEMU.
+	// Device contains further properties of the disk's device in QEMU.
 	Device map[string]any
 }
 
@@ -71,7 +71,7 @@ func fileNode(path, name string, readOnly, shared, direct bool) map[string]any {
 // node returns the name of the QEMU block node that the disk's device uses.
 func (a *Attached) node() string { return a.ID + "-disk" }
 
-// nodes returns QEMU's description of the disk's block nodes, the lowest node first.
+// The method `nodes` returns QEMU's description of the disk's block nodes, and begins with the lowest node.
 func (a *Attached) nodes() []map[string]any {
 	below := a.ID + "-file"
 	all := []map[string]any{fileNode(a.File, below, a.ReadOnly, a.Shared, a.Direct)}
@@ -116,7 +116,7 @@ func (a *Attached) device() map[string]any {
 	return d
 }
 
-// sysfs returns a shell pattern for the disk's directory in the guest's sysfs.
+// The method `sysfs` returns a shell pattern for the disk's directory in the guest's sysfs.
 func (a *Attached) sysfs() string {
 	slot, function := portAddress(a.slot)
 	port := fmt.Sprintf("/sys/devices/pci0000:00/0000:00:%02x.%x/0000:*", slot, function)
@@ -149,7 +149,7 @@ func (w *Worker) Attach(ctx context.Context, d Disk) (Attached, error) {
 	return *a, nil
 }
 
-// place completes the disk with defaults and finds a free hot-plug port or SCSI target.
+// The method `place` sets the defaults of the disk and finds a free hot-plug port or SCSI target.
 func (w *Worker) place(d Disk) (*Attached, error) {
 	if d.Format == "" {
 		d.Format = "raw"
@@ -264,7 +264,7 @@ func (w *Worker) DetachSurprise(ctx context.Context, id string) error {
 	return nil
 }
 
-// patience is the maximum time that a guest may need to release a disk.
+// The constant `patience` is the maximum time that a guest may need to release a disk.
 const patience = 3 * time.Minute
 
 // WaitDetached waits until an unplugged disk is gone.

@@ -48,11 +48,12 @@ var imagePackages = []string{
 	"iproute2", "procps", "psmisc", "lsof", "strace",
 }
 
-// unwanted lists hooks and scripts of initramfs-tools that a worker does not need and that would slow its boot. The
-// initramfs works without udev, because it loads the worker's drivers by name and finds the root filesystem with blkid.
+// The variable `unwanted` lists hooks and scripts of initramfs-tools that a worker does not need and that would slow its
+// boot. The initramfs works without udev, because it loads the worker's drivers by name and finds the root filesystem
+// with blkid.
 var unwanted = []string{"udev", "lvm2", "mdadm", "btrfs", "dmsetup", "fsck", "thermal", "keymap", "resume", "fuse"}
 
-// recipe has everything that determines a worker image, except the contents of the Debian archive.
+// The type `recipe` contains everything that determines a worker image, except the contents of the Debian archive.
 type recipe struct {
 	Version              int
 	Suite                string
@@ -94,7 +95,8 @@ func (i image) rootUUID() (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// cpu returns QEMU's processor model for the kernel of a Debian release, and the processor features that must be off.
+// The function `cpu` returns QEMU's processor model for the kernel of a Debian release, and the processor features that
+// must be switched off.
 func cpu(suite string) (model string, disabled []string) {
 	switch suite {
 	case "bookworm", "bullseye":
@@ -154,8 +156,8 @@ func (r recipe) build(ctx context.Context, dir string) error {
 	return writeID(dir)
 }
 
-// MountRoot mounts the root filesystem of a worker image read-only at dir, until the caller calls the function unmount.
-// With MountRoot a test can run the tools of another Debian release. MountRoot needs root.
+// MountRoot mounts the root filesystem of a worker image read-only at dir, until the caller calls the function `unmount`.
+// With MountRoot a test can run the tools of another Debian release. The caller of MountRoot must be root.
 func MountRoot(ctx context.Context, suite, dir string, progress io.Writer) (unmount func() error, err error) {
 	if err := Prepare(ctx, progress); err != nil {
 		return nil, err

@@ -63,8 +63,8 @@ func TestContainerKilled(t *testing.T) {
 		if exists(fmt.Sprintf("/proc/%d/root/run/systemd", pid)) {
 			t.Errorf("process %d goes on", pid)
 		}
-		// Another program may use the loop device by now. The test therefore fails only if the loop device still has a
-		// file of the killed container.
+		// Another program may use the loop device by now. The test therefore fails only if a file of the killed
+		// container is still attached to the loop device.
 		file, _ := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/loop/backing_file", first+1))
 		if strings.Contains(string(file), "/srv/killed/") {
 			t.Errorf("loop%d still has %s", first+1, file)

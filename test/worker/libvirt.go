@@ -171,7 +171,7 @@ func escapeXML(s string) (string, error) {
 	return b.String(), err
 }
 
-// define defines the libvirt domain, with a new overlay of the saved state's disk.
+// The method `define` defines the libvirt domain, with a new overlay of the saved state's disk.
 func (l *Libvirt) define(ctx context.Context, o Options) error {
 	overlay := filepath.Join(l.work.path, "disk.qcow2")
 	if err := makeOverlay(ctx, overlay, l.state.path("disk.qcow2"), "qcow2"); err != nil {

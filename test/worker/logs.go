@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// logs are the log files of one worker.
+// The type `logs` contains the log files of one worker.
 type logs struct {
 	serial string
 	qmp    *os.File
@@ -80,12 +80,12 @@ func (w *Worker) SaveLogs(ctx context.Context, dir string) error {
 	return saveLogs(ctx, w.guest, dir, w.logs.serial, w.logs.qmp.Name(), w.logs.stderr.Name())
 }
 
-// runner runs a script in a worker.
+// The interface runner runs a script in a worker.
 type runner interface {
 	Run(ctx context.Context, script string) (stdout string, err error)
 }
 
-// shell runs scripts in a worker and writes files in the worker.
+// The interface shell runs scripts in a worker and writes files in the worker.
 type shell interface {
 	runner
 	Put(ctx context.Context, local, remote string) error

@@ -46,8 +46,8 @@ func addLoops(count int, note func(first int) error) (int, error) {
 	return 0, errors.New("cannot make loop devices: no numbers are free")
 }
 
-// takenLoop returns the highest number of an existing loop device in the range from first to first+count-1. If there is
-// none, takenLoop returns -1.
+// takenLoop returns the highest number of an existing loop device in the range from first to first+count-1. If no loop
+// device exists in this range, takenLoop returns -1.
 func takenLoop(first, count int) int {
 	for n := first + count - 1; n >= first; n-- {
 		if exists(fmt.Sprintf("/sys/block/loop%d", n)) {
@@ -67,8 +67,8 @@ func addRow(control, first, count int) (int, error) {
 	return count, nil
 }
 
-// removeLoops removes the loop devices with the numbers from first to first+count-1, and first detaches their files.
-// removeLoops waits up to ten seconds for the last user of each loop device.
+// removeLoops detaches the files of the loop devices with the numbers from first to first+count-1, and then removes
+// these loop devices. removeLoops waits up to ten seconds for the last user of each loop device.
 func removeLoops(first, count int) error {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -129,7 +129,7 @@ func removeLoop(control, n int) error {
 	return nil
 }
 
-// poll calls try() until the result is not EBUSY, or until the given duration is over.
+// The function `poll` calls try() until the result is not EBUSY, or until the given duration is over.
 func poll(long time.Duration, try func() error) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

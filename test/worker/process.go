@@ -33,7 +33,7 @@ func startProcess(name string, cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr.Setpgid = true // a terminal's ^C reaches only the test, which cleans up
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
-	// At its end, this goroutine closes the channel p.done. The methods p.kill() and p.end() wait until p.done is
+	// At its end, this goroutine closes the channel p.done. The methods `p`.kill() and p.end() wait until p.done is
 	// closed.
 	go func() {
 		runtime.LockOSThread() // the thread is never unlocked, and ends with the goroutine
@@ -59,7 +59,7 @@ func (p *process) running() bool {
 	}
 }
 
-// kill ends the process at once and waits until it is gone.
+// The method `kill` ends the process at once and waits until the process is gone.
 func (p *process) kill() {
 	if p.running() {
 		_ = p.cmd.Process.Kill() // the process may have ended already
@@ -67,7 +67,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// end sends SIGTERM to the process, and kills the process if it still runs after the given duration.
+// The method `end` sends SIGTERM to the process, and kills the process if it still runs after the given duration.
 func (p *process) end(grace time.Duration) {
 	if p.running() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -79,7 +79,7 @@ func (p *process) end(grace time.Duration) {
 	}
 }
 
-// wait waits until the process ends. If the context ends first, wait returns an error.
+// The method `wait` waits until the process ends. If the context ends first, the method returns an error.
 func (p *process) wait(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -89,14 +89,14 @@ func (p *process) wait(ctx context.Context) error {
 	}
 }
 
-// command runs a tool to its end and returns its standard output. If the tool fails, the error contains the tool's
-// standard error.
+// The function `command` runs a tool to its end and returns its standard output. If the tool fails, the error contains
+// the tool's standard error.
 func command(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	return runTool(ctx, &syscall.SysProcAttr{}, env, name, args...)
 }
 
-// contained runs a tool as command() does, but in new mount and PID namespaces. When the tool ends or is killed, no
-// process and no mount of the tool remains. The caller must be root.
+// The function `contained` runs a tool as command() does, but in new mount and PID namespaces. When the tool ends or is
+// killed, no process and no mount of the tool remains. The caller must be root.
 func contained(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	const script = `set -e; mount --make-rprivate /; mount -t proc proc /proc; "$@"`
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}

@@ -32,7 +32,7 @@ type hardware struct {
 	SystemBus Bus
 }
 
-// launch has the settings for one start of QEMU.
+// The type `launch` contains the settings for one start of QEMU.
 type launch struct {
 	hardware
 	image        image
@@ -55,7 +55,7 @@ type machine struct {
 	port int // the host's TCP port for the guest's ssh, on the loopback address
 }
 
-// reset resets the virtual machine like a reset button (system_reset in QEMU's QMP reference).
+// The method `reset` resets the virtual machine like a reset button (system_reset in QEMU's QMP reference).
 func (m *machine) reset(ctx context.Context) error {
 	_, err := m.execute(ctx, "system_reset", nil)
 	return err
@@ -94,7 +94,7 @@ const scsiName = ownPrefix + "scsi"
 
 func portName(i int) string { return ownPrefix + "port" + strconv.Itoa(i) }
 
-// args returns QEMU's command line.
+// The method `args` returns QEMU's command line.
 //
 // The emulator TCG of QEMU 7.2 has a fault. After the instruction TEST of a negative number, the instruction SETGE can
 // store 1 in memory, although a real processor stores 0. SETGE stores the wrong value only if the store causes a page
@@ -167,7 +167,7 @@ func (l launch) args() ([]string, error) {
 	return a, nil
 }
 
-// start starts QEMU and waits until its monitor answers.
+// The method `start` starts QEMU and waits until its monitor answers.
 func (l launch) start(ctx context.Context) (*machine, error) {
 	args, err := l.args()
 	if err != nil {
@@ -201,7 +201,7 @@ func (l launch) start(ctx context.Context) (*machine, error) {
 	return m, nil
 }
 
-// stop ends QEMU at once, like a power cut.
+// The method `stop` ends QEMU at once, like a power cut.
 func (m *machine) stop() {
 	m.process.kill()
 	m.qmp.close()

@@ -83,7 +83,7 @@ func newQMP(ctx context.Context, conn *net.UnixConn, log io.Writer) (*qmp, error
 	return q, nil
 }
 
-// close ends the connection to the monitor and waits for the end of the reading goroutine.
+// The method `close` ends the connection to the monitor and waits for the end of the reading goroutine.
 func (q *qmp) close() {
 	_ = q.conn.Close()
 	<-q.done
@@ -184,8 +184,8 @@ func (q *qmp) execute(ctx context.Context, name string, args any, files ...*os.F
 	}
 }
 
-// expect returns a waiter for the next event for which match() returns true. The caller must call expect before the
-// command that causes the event.
+// The method `expect` returns a waiter for the next event for which match() returns true. The caller must call expect
+// before it sends the command that causes the event.
 func (q *qmp) expect(match func(Event) bool) *eventWaiter {
 	w := &eventWaiter{match: match, got: make(chan Event, 1)}
 	q.mu.Lock()
@@ -194,7 +194,7 @@ func (q *qmp) expect(match func(Event) bool) *eventWaiter {
 	return w
 }
 
-// forget removes a waiter that is no longer needed.
+// The method `forget` removes a waiter that is no longer needed.
 func (q *qmp) forget(w *eventWaiter) {
 	q.mu.Lock()
 	q.waiters = slices.DeleteFunc(q.waiters, func(x *eventWaiter) bool { return x == w })

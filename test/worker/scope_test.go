@@ -64,8 +64,8 @@ func TestScope(t *testing.T) {
 }
 
 // TestAnswers checks that answers() returns false for a container's boot script. The boot script begins in the host's
-// root directory, which has the private socket of the host's systemd. If answers() returned true for the boot script, a
-// script for the container would change the host.
+// root directory, which contains the private socket of the host's systemd. If answers() returned true for the boot
+// script, a script for the container would change the host.
 func TestAnswers(t *testing.T) {
 	host := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs x /run; mkdir /run/systemd; : >/run/systemd/private; echo there; read end")
 	stdin, err1 := host.StdinPipe()

@@ -75,8 +75,8 @@ type guest struct {
 	seq        int
 }
 
-// restart prepares the guest for the next boot of its machine. In that boot, the guest's ssh is on the given port, and
-// a call of reset() resets the machine.
+// The method `restart` prepares the guest for the next boot of its machine. In the next boot, the guest's ssh is on the
+// given port, and a call of reset() resets the machine.
 func (g *guest) restart(port int, alive func() error, reset func(context.Context) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,7 +124,7 @@ func (g *guest) connectLocked(ctx context.Context, first string) (string, error)
 	said, since, resets := "", time.Now(), 0
 	for {
 		// QEMU's emulation can lose an interrupt while the kernel detects the hardware (seen once in some thousand
-		// boots). Before the kernel has started its first process, a reset loses nothing.
+		// boots). Before the kernel has started its first process, a reset loses no data.
 		if now := g.firstWords(); now != said || now == "" {
 			said, since = now, time.Now()
 		} else if time.Since(since) > firstOutputWait && resets < 2 {
@@ -154,8 +154,8 @@ func (g *guest) connectLocked(ctx context.Context, first string) (string, error)
 	}
 }
 
-// probe returns nil if the guest's ssh server sends its greeting. QEMU accepts connections long before the guest does.
-// Without the function probe, ssh would mistake the guest for a slow server and wait.
+// The method `probe` returns nil if the guest's ssh server sends its greeting. QEMU accepts connections long before the
+// guest does. Without the method `probe`, ssh would mistake the guest for a slow server and wait.
 func (g *guest) probe(ctx context.Context) error {
 	dialer := net.Dialer{Timeout: time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(g.port)))
@@ -212,7 +212,7 @@ func (g *guest) startMaster(ctx context.Context, first string) (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// disconnect ends the connection. The next script opens a new connection.
+// The method `disconnect` ends the ssh connection. The next script opens a new connection.
 func (g *guest) disconnect() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

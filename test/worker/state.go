@@ -28,7 +28,7 @@ type File struct {
 	Mode os.FileMode // 0644 by default
 }
 
-// baseKey has everything that determines the saved state of a booted worker.
+// baseKey contains everything that determines the saved state of a booted worker.
 type baseKey struct {
 	Hardware hardware
 	Image    string // the random identifier of the image's build
@@ -36,7 +36,7 @@ type baseKey struct {
 	Kernel   string
 }
 
-// setupKey has everything that determines the saved state of a worker with an installation.
+// setupKey contains everything that determines the saved state of a worker with an installation.
 type setupKey struct {
 	Base  string // the random identifier of the saved state without the installation
 	Deb   string // the hash of the package
@@ -188,8 +188,9 @@ func come(ctx context.Context, m *machine, g *guest, state *entry) error {
 	return err
 }
 
-// freshenScript returns a script that sets the clock of a restored worker and reseeds its random numbers. Without the
-// script, the clock shows the time of the save, and all workers of one saved state draw the same random numbers.
+// freshenScript returns a script that sets the clock of a restored worker and reseeds its random number generator.
+// Without the script, the clock shows the time of the save, and all workers of one saved state draw the same random
+// numbers.
 func freshenScript() string {
 	now := time.Now()
 	return fmt.Sprintf(`date -u -s @%d.%09d >/dev/null
@@ -197,13 +198,13 @@ perl -e 'open(F, ">", "/dev/urandom"); syswrite(F, "%s"); ioctl(F, 0x5207, 0)'`,
 		now.Unix(), now.Nanosecond(), randomHex(32))
 }
 
-// settle waits until systemd and udev in the worker have finished all jobs, and then syncs the disks.
+// The function `settle` waits until systemd and udev in the worker have finished all jobs, and then syncs the disks.
 func settle(ctx context.Context, g *guest) error {
 	_, err := g.Run(ctx, "timeout 300 systemctl is-system-running --wait >/dev/null || true; udevadm settle; journalctl --sync; sync")
 	return err
 }
 
-// install copies the files of o to a worker, installs the package and runs the setup script.
+// The function `install` copies the files of the options o to a worker, installs the package and runs the setup script.
 func install(ctx context.Context, g shell, o Options) error {
 	for _, f := range o.Files {
 		mode := f.Mode
@@ -268,7 +269,7 @@ func (m *machine) save(ctx context.Context, file string) error {
 	return f.Close()
 }
 
-// restore loads the state of the devices and lets the guest continue.
+// The method `restore` loads the state of the devices and lets the guest continue.
 func (m *machine) restore(ctx context.Context, file string) error {
 	f, err := os.Open(file)
 	if err != nil {

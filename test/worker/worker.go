@@ -97,7 +97,7 @@ func (o Options) withDefaults() Options {
 
 func (o Options) customised() bool { return o.Deb != "" || len(o.Files) > 0 || o.Setup != "" }
 
-// description lists, for a message, everything that the options install in a worker.
+// The method `description` returns a text for messages. The text lists everything that the options install in a worker.
 func (o Options) description() string {
 	var parts []string
 	if o.Deb != "" {
@@ -119,7 +119,7 @@ type Worker struct {
 	logs  *logs
 	work  *workDir
 	hw    hardware
-	// translations is Options.Translations.
+	// The field `translations` is a copy of Options.Translations.
 	translations int
 
 	mu         sync.Mutex
@@ -134,7 +134,7 @@ func newGuest(img image, work *workDir, serial string) *guest {
 	return &guest{keyFile: img.sshKey(), control: work.path, serial: serial}
 }
 
-// Start returns a running worker. Start takes seconds if a worker with the same options was started before. The
+// Start returns a running worker. Start takes only seconds if a worker with the same options was started before. The
 // caller must Stop the worker. The worker ends when the calling process ends.
 func Start(ctx context.Context, o Options) (*Worker, error) {
 	o = o.withDefaults()
@@ -233,7 +233,7 @@ func start(ctx context.Context, o Options) (_ *Worker, err error) {
 
 func (w *Worker) overlay() string { return filepath.Join(w.work.path, "disk.qcow2") }
 
-// launch returns the settings for a start of QEMU with the worker's current disks and without a saved state.
+// The method `launch` returns the settings for a start of QEMU with the worker's current disks and without a saved state.
 func (w *Worker) launch() launch {
 	return launch{
 		hardware: w.hw, image: w.image, overlay: w.overlay(), kernelArgs: w.kernelArgs, translations: w.translations, disks: w.disks,

@@ -41,9 +41,10 @@ func (r *Records) notedContent(id disk.Identity) *disk.Sighting {
 }
 
 // formerSerial returns the last content on a disk with the serial or WWN of id. Content that was never mounted, and
-// that lay on the disk when an earlier boot ended, takes precedence over filesystems. When a filesystem of the disk is
-// mounted, package store removes older records of such content (Remember). A record that remains is therefore newer
-// than the mounted filesystems. Mounted filesystems take precedence over filesystems that were only made.
+// that lay on the disk when an earlier boot ended, takes precedence over mounted filesystems. When a filesystem of the
+// disk is mounted, package store removes older records of unmounted content (Remember). A remaining record of unmounted
+// content is therefore newer than the mounted filesystems. Mounted filesystems take precedence over filesystems that
+// were only made.
 func (r *Records) formerSerial(id disk.Identity) *disk.Sighting {
 	for i := range slices.Backward(r.Contents) {
 		if l := &r.Contents[i]; l.Identity.Boot != r.Boot && sameDisk(l, id) {
@@ -87,9 +88,9 @@ func wholeDiskIdentity(id disk.Identity) disk.Identity {
 }
 
 // formerSlot returns the content that was in the slot of id when an earlier boot ended, if the content's disk may be
-// this disk. As in formerSerial, content that was never mounted takes precedence over mounted filesystems. Only the
-// last content of each kind in the slot counts. Content does not count if its disk was seen in this boot, or was seen
-// leaving.
+// this disk. As in formerSerial, content that was never mounted takes precedence over mounted filesystems. formerSlot
+// considers only the last unmounted content and the last mounted filesystem in the slot. formerSlot ignores content if
+// hotmount saw its disk in this boot, or saw its disk leave.
 func (r *Records) formerSlot(id disk.Identity) *disk.Sighting {
 	if id.Slot == "" {
 		return nil
@@ -115,8 +116,8 @@ func (r *Records) lastInSlot(all []disk.Sighting, id disk.Identity) *disk.Sighti
 	return nil
 }
 
-// Formatted returns the last record of each disk, with the newest at the end. A restarted format has a record with the
-// same UUID, or the same attachment, as the first try.
+// Formatted returns the last record of each disk. The newest record comes last. If a format is restarted, its record
+// and the record of the first try have the same UUID or the same attachment.
 func Formatted(all []disk.Record) []disk.Record {
 	type attachment struct {
 		boot string

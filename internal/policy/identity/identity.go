@@ -10,12 +10,12 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Records is a snapshot of all that is on record.
+// Records is a snapshot of all of the node's records.
 type Records struct {
 	// Boot is the boot id of the present boot.
 	Boot string
-	// Present are the disks that were attached when hotmount was installed. Braked are the disks that came while the
-	// format limit was reached. Present and Braked do not contain disks that the operator accepted later.
+	// Present are the disks that were attached when hotmount was installed. Braked are the disks that hotmount held
+	// because the format limit was reached. Present and Braked do not contain disks that the operator accepted later.
 	Present, Braked []disk.Identity
 	Twins           []Twin
 	// Used contains a record of each disk that somebody else has used and that no operator has accepted since.
@@ -31,8 +31,8 @@ type Records struct {
 	// format Formatted[i] began.
 	Formatted []disk.Record
 	Formats   []time.Duration
-	// Arrived are the disks that were attached at the first start under another machine-id and that no operator has
-	// accepted since.
+	// Arrived are the disks that were attached when hotmount first started with a new machine-id, and that no operator
+	// has accepted since.
 	Arrived []disk.Identity
 	// Lost is why nothing may be formatted, or nil if the records were readable.
 	Lost error
@@ -42,7 +42,7 @@ type Records struct {
 // so hotmount renews older records of attached disks (Standing.UsedLongAgo).
 const recentUses = 900
 
-// Standing returns the disk's standing according to the records. The parameter st is the part of the standing that is
+// Standing returns the disk's standing according to the records. The parameter `st` is the part of the standing that is
 // on record only for this attachment.
 func (r *Records) Standing(f *disk.Facts, st disk.Standing) disk.Standing {
 	if r.Lost != nil {
@@ -83,7 +83,7 @@ func (r *Records) made(uuid string) bool {
 		slices.ContainsFunc(r.History, func(of disk.Record) bool { return of.UUID == uuid }))
 }
 
-// sightings sets the fields of st about the filesystem on the disk and about the mounts in this attachment.
+// The method `sightings` sets the fields of st about the filesystem on the disk and about the mounts in this attachment.
 func (r *Records) sightings(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid string) {
 	for i := range r.Sightings {
 		s := &r.Sightings[i]
@@ -105,15 +105,15 @@ func (r *Records) sightings(st *disk.Standing, f *disk.Facts, id disk.Identity, 
 	}
 }
 
-// place sets st.InSameSlot if the disk is in the slot of its filesystem's last mount, and st.Twin if the disk was
-// refused as a twin. Another disk may have taken the slot of a disk that left. Within one boot, the sequence number
-// shows that a disk was replaced, even if nobody saw the first disk leave.
+// The method `place` sets st.InSameSlot if the disk is in the slot of its filesystem's last mount. The method sets
+// st.Twin if the disk was refused as a twin. Another disk may have taken the slot of a disk that left. Within one boot,
+// the sequence number shows that a disk was replaced, even if hotmount did not see the first disk leave.
 func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid string) {
 	mounted := false
 	if v := st.Volume; st.OnRecord && v != nil && !v.Left && (v.Identity.Boot != r.Boot || v.Identity.Seq == f.Seq) {
 		mounted = v.Identity.Boot == r.Boot
-		// If the disk was refused in this attachment, its slot was not sufficient to identify the disk. The slot stays
-		// insufficient when another disk with the same UUID comes.
+		// If the disk was refused in this attachment, its slot was not sufficient to identify the disk. The slot
+		// remains insufficient to identify the disk after another disk with the same UUID is attached.
 		refusedAlone := slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.UUID == uuid && t.attached(id) })
 		// An LVM volume has no slot and needs none, because it cannot be attached twice.
 		st.InSameSlot = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !refusedAlone
@@ -140,9 +140,9 @@ func attachedTogether(s *disk.Sighting, id disk.Identity) bool {
 	return s.Left && s.Identity.Boot == id.Boot && s.Identity.Seq != id.Seq && whole <= s.Newest && (id.Slot == "" || s.Identity.Slot != id.Slot)
 }
 
-// isInOtherSlot reports whether the filesystem was seen in this boot on a disk in another slot. The disk with that
-// identity then counts as a copy. isInOtherSlot returns false if hotmount saw the other disk leave, or if serial or WWN
-// match.
+// isInOtherSlot reports whether the filesystem was seen in this boot on a disk in another slot. If isInOtherSlot
+// returns true, hotmount treats the disk with that identity as a copy. isInOtherSlot returns false if hotmount saw the
+// other disk leave, or if serial or WWN match.
 func isInOtherSlot(s *disk.Sighting, id disk.Identity) bool {
 	was := s.Identity
 	return !s.Left && was.Boot == id.Boot && was.Seq != id.Seq && !was.Same(id) &&
@@ -150,9 +150,9 @@ func isInOtherSlot(s *disk.Sighting, id disk.Identity) bool {
 }
 
 // intent returns the unfinished format that belongs to the disk or may belong to it, or nil. A format belongs to the
-// disk if the format's record matches the disk, or if the format's UUID is known on the disk. If several formats may
-// belong to the disk, the result is the format that most probably belongs to it. The results doubt and bySlot are the
-// values for Standing.IntentDoubt and Standing.IntentBySlot.
+// disk if the format's record matches the disk, or if the disk's filesystem has the format's UUID. If several formats
+// may belong to the disk, the result is the format that most probably belongs to it. The results doubt and bySlot are
+// the values for Standing.IntentDoubt and Standing.IntentBySlot.
 func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt, bySlot bool) {
 	sure := func(n *disk.Intent) int {
 		was := n.Identity
@@ -165,8 +165,8 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 			return 3
 		case n.Attached: // all loop devices of one size look alike, because a loop device has no serial and no slot
 			return 0
-		// Of several formats in one slot, the newest counts. A new format usually sets Left in the older records of its
-		// slot (see the function displaced in package store).
+		// Of several formats in one slot, the newest applies. A new format usually sets Left in the older records of
+		// its slot (see the function `displaced` in package store).
 		case was.Like(id) && !n.Left && !n.Over && n.Doubt == "":
 			return 2
 		case was.Like(id) && !n.Left:
@@ -188,7 +188,7 @@ func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt,
 
 // isOf reports whether the intent belongs to the disk, as far as attachment, serial, WWN, slot and size show.
 //
-// The unfinished filesystem of a disk that was blank contains nothing that can be lost. An intent for a blank disk
+// On a disk that was blank, an unfinished filesystem contains no data that can be lost. An intent for a blank disk
 // therefore belongs to any disk that looks like the intent's disk. After a reboot, or if Left is set, the slot of a
 // disk without a serial may differ, because slots may have been reassigned.
 //
@@ -211,10 +211,11 @@ type Twin struct {
 	UUID     string        `json:"uuid"`
 }
 
-// Is compares the refused disk t with the disk that has that identity and filesystem. Is returns true if the two may be
+// Is compares the refused disk t with the disk that has the given identity and UUID. Is returns true if the two may be
 // the same disk, even if attachment, slot or size differ. If mounted is true, the filesystem was mounted during this
-// attachment, and only a refusal in this attachment counts. If serials and WWNs show nothing (Hardware), Is returns
-// true only if neither disk has a serial. If the slot or the size also differs, onRecord must be false.
+// attachment, and Is returns true only for a refusal in this attachment. If serials and WWNs do not decide this
+// (Hardware), Is returns true only if neither disk has a serial. If the slot or the size also differs, Is returns true
+// only if onRecord is false.
 func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	switch {
 	case t.UUID != uuid:
@@ -232,14 +233,14 @@ func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	return t.Identity.Serial == id.Serial && !onRecord
 }
 
-// attached reports whether the identity describes the same attachment of the refused disk.
+// attached reports whether the identity is from the attachment in which the disk t was refused.
 func (t Twin) attached(id disk.Identity) bool {
 	return t.Identity.Boot == id.Boot && t.Identity.Seq == id.Seq
 }
 
-// Renamed reports whether the filesystem of the refused disk got a new UUID and was mounted with the new UUID. A disk
-// with the old UUID is then another disk. In a later attachment, Renamed also compares serial, WWN, slot and size. Slot
-// and size are not sufficient, because another disk in the slot could have the same size.
+// Renamed reports whether the filesystem of the refused disk got a new UUID and was mounted with the new UUID. After
+// this change, a disk with the old UUID is another disk. In a later attachment, Renamed also compares serial, WWN, slot
+// and size. Slot and size are not sufficient, because another disk in the slot could have the same size.
 func (t Twin) Renamed(n disk.Sighting) bool {
 	same := t.attached(n.Identity) || t.Identity.Same(n.Identity) && n.Identity.Slot != "" && t.Identity.Slot == n.Identity.Slot && t.Identity.Like(n.Identity)
 	return !n.Left && t.UUID != n.UUID && same

@@ -81,8 +81,8 @@ func TestStrangersChangeNothing(t *testing.T) {
 	})
 }
 
-// TestRecordedHere checks a disk whose filesystem was mounted during this attachment. The disk is on record, is in its
-// place, and does not count as a copy.
+// TestRecordedHere checks a disk whose filesystem was mounted during this attachment. The disk must be on record and in
+// the slot of its last mount, and hotmount must not treat the disk as a copy.
 func TestRecordedHere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := someDisk(t)
@@ -96,7 +96,7 @@ func TestRecordedHere(t *testing.T) {
 	})
 }
 
-// TestMade checks that a filesystem counts as made here if this node chose its UUID, whatever happened to the
+// TestMade checks that Standing.Made is true if this node chose the filesystem's UUID, whatever happened to the
 // filesystem later.
 func TestMade(t *testing.T) {
 	f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 5}, Size: 1 << 30, Udev: disk.Udev{Initialized: true, FSUsage: "filesystem", FSType: "xfs", FSUUID: uuidA}}
@@ -120,7 +120,8 @@ func TestMade(t *testing.T) {
 	}
 }
 
-// TestRelations checks what hotmount concludes from one record of a filesystem about a disk with the same filesystem.
+// TestRelations checks a disk whose filesystem has the same UUID as the filesystem in one record. The test checks what
+// hotmount concludes from the record.
 func TestRelations(t *testing.T) {
 	was := disk.Identity{Boot: "then", Seq: 2, Serial: "S1", Slot: "pci-1", Size: 1 << 30}
 	type want struct{ onRecord, inPlace, resized, lastOn, beside bool }
@@ -152,8 +153,8 @@ func TestRelations(t *testing.T) {
 	}
 }
 
-// TestWWN checks that without serials the same WWN identifies the disk of a record in any slot. Another WWN shows that
-// the disk in the slot of the record is another disk.
+// TestWWN checks disks without a serial. The same WWN must identify the disk of a record in any slot. Another WWN must
+// show that the disk in the slot of the record is another disk.
 func TestWWN(t *testing.T) {
 	const own, copied, elsewhere, nothing = "naa.1", "naa.2", "pci-2", ""
 	of := func(wwn, slot string) *disk.Facts {
@@ -197,15 +198,15 @@ func TestWWN(t *testing.T) {
 			}
 		}
 	}
-	// An unfinished format is also found by the UUID on the disk. In that case the intent is in doubt if the disk has
-	// another WWN, because the disk may be a copy.
+	// hotmount also finds an unfinished format by the UUID on the disk. An intent that matches only by the UUID is in
+	// doubt if the disk has another WWN, because the disk may be a copy.
 	by := Records{Boot: "now", Intents: []disk.Intent{{Identity: was, UUID: uuidA}}}
 	for wwn, doubt := range map[string]bool{own: false, copied: true, nothing: false} {
 		if st := by.Standing(of(wwn, elsewhere), disk.Standing{}); st.Intent == nil || st.IntentDoubt != doubt {
 			t.Errorf("a disk of WWN %q with the UUID of a format: %+v, doubt %v", wwn, st.Intent, st.IntentDoubt)
 		}
 	}
-	// The record of a partition counts for the partition's disk, too.
+	// The record of a partition also applies to the disk of the partition.
 	if st := (&Records{Boot: "now", Contents: []disk.Sighting{partition}}).Standing(of(own, was.Slot), disk.Standing{}); st.FormerSlot == nil {
 		t.Error("nothing lay in its slot, where a partition of it lay")
 	}

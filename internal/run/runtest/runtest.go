@@ -1,4 +1,4 @@
-// Package runtest has a Runner for tests. The Runner starts no process and gives prepared answers.
+// Package runtest contains a Runner for tests. The Runner starts no process and returns prepared answers.
 package runtest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/run"
 )
 
-// Answer stands for one run of a child process.
+// Answer is a function that replaces one run of a child process.
 type Answer func(run.Command) (run.Result, error)
 
 // Print returns the answer of a child process that writes the given text to stdout and exits with the given code.
@@ -31,7 +31,7 @@ func Fail(err error) Answer {
 	}
 }
 
-// Runner answers command lines. A command line without an answer fails the test.
+// Runner is a run.Runner with a prepared answer for each command line. A command line without an answer fails the test.
 type Runner struct {
 	t       testing.TB
 	mu      sync.Mutex
