@@ -29,7 +29,7 @@ type machine struct {
 	t     *testing.T
 	root  string
 	looks []string
-	// The mutex looking guards the field named looks, because several calls of Look run concurrently.
+	// The mutex `looking` guards the field `looks`, because several calls of Look run concurrently.
 	looking sync.Mutex
 	// args maps each process to its command line. If m.ended[pid] is true, the process ends before the call of Look.
 	// Each call of Look hangs at the path m.hung.
@@ -412,7 +412,7 @@ func TestHang(t *testing.T) {
 }
 
 // TestManyHang checks that many hanging provisioners delay the doctor by no more than the time limit podsTime. The
-// doctor must look at the processes of the node before the provisioners.
+// doctor must look at the node's processes before it looks at the provisioners.
 func TestManyHang(t *testing.T) {
 	m := newMachine(t)
 	const table = "100 90 0:60 / / rw - overlay overlay rw\n101 100 0:61 / /mnt/disks rw - fuse evil rw\n"

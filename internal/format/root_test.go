@@ -494,7 +494,7 @@ func TestRealTornFormat(t *testing.T) {
 			}
 			sh(t, map[string]string{disk.XFS: "xfs_repair -n ", disk.Ext4: "e2fsck -fn "}[kind]+l.facts.Node())
 
-			// The test now mounts the filesystem, but keeps the intent and records no volume. The same state arises if
+			// The test now mounts the filesystem. The intent stays, and no volume is recorded. The same state arises if
 			// hotmount can neither remove the intent nor record the mount.
 			dir := t.TempDir()
 			sh(t, "mount "+l.facts.Node()+" "+dir+"; echo precious >"+dir+"/f; umount "+dir+"; dd if=/dev/zero of="+l.facts.Node()+" "+lost+" conv=notrunc; sync "+l.facts.Node())

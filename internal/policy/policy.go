@@ -93,7 +93,7 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 	return in
 }
 
-// accepted reports whether the operator has accepted the disk for the reason r and the filesystem with the UUID
+// accepted reports whether the operator has accepted the disk for the reason r, and with the filesystem whose UUID is
 // in.c.UUID.
 func (in input) accepted(r disk.Reason) bool { return in.f.Standing.Lifted(r, in.c.UUID) }
 

@@ -78,7 +78,7 @@ func TestCountersOfPartition(t *testing.T) {
 }
 
 // TestCountersWhileRead replaces the file stat by a FIFO, so that Counters waits while the test changes another file.
-// Counters must read the file inflight before the file stat, and must return an error if another disk takes the name
+// Counters must read the file `inflight` before the file `stat`, and must return an error if another disk takes the name
 // meanwhile.
 func TestCountersWhileRead(t *testing.T) {
 	for _, tc := range []struct {

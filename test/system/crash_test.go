@@ -72,7 +72,7 @@ mv /usr/sbin/mkfs.xfs /usr/local/real/
 mv /usr/local/obedient /usr/sbin/mkfs.xfs
 systemctl daemon-reload`
 
-// obedientOptions returns the options of a worker on which the script obedient replaces mkfs.xfs.
+// obedientOptions returns the options of a worker on which the script `obedient` replaces mkfs.xfs.
 func obedientOptions() worker.Options {
 	return worker.Options{Setup: installObedient, Files: []worker.File{
 		{Path: "/usr/local/obedient", Data: []byte(obedient), Mode: 0o755},
@@ -81,8 +81,8 @@ func obedientOptions() worker.Options {
 	}}
 }
 
-// obedientNode returns a container on which the script obedient replaces mkfs.xfs. obedientWorker returns a virtual
-// machine on which the script obedient replaces mkfs.xfs.
+// obedientNode returns a container on which the script `obedient` replaces mkfs.xfs. obedientWorker returns a virtual
+// machine on which the script `obedient` replaces mkfs.xfs.
 func obedientNode(t *testing.T) (machine, worker.Node) {
 	t.Helper()
 	return startNode(t, obedientOptions())

@@ -200,7 +200,7 @@ func TestProvisioner(t *testing.T) {
 	}
 	// A period is a time in which the volume's directory may lack its mount. A period begins before the test detaches
 	// the disk or stops the machine. A period ends after the provisioner has seen the disk mounted again. The keys of
-	// the map periods are UUIDs.
+	// the map `periods` are UUIDs.
 	type period struct{ begin, end time.Time }
 	periods := map[string][]period{}
 	begin := func(uuids ...string) {
