@@ -178,8 +178,8 @@ func newFollower(all []*namespace, dev disk.Dev, path string) (f follower) {
 	return f
 }
 
-// follows reports whether the kernel removes the mount when the host unmounts the filesystem. The result is false if
-// the parent mount is not in the tree.
+// The method `follows` reports whether the kernel removes the mount when the host unmounts the filesystem. The result is
+// false if the parent mount is not in the tree.
 func (f *follower) follows(tree []Mount, m *Mount) bool {
 	below := parent(tree, m)
 	return below != nil && below.Receives(f.groups) && below.Dev == f.dev && pathInMount(below, m.Path) == f.place

@@ -59,9 +59,9 @@ var giving = []rule{{
 	remedy: giveUp,
 }}
 
-// readData reports whether the last proof found data on the disk, and nothing has written to the disk since. The proof
-// ran for another class, because a class in block mode never needs a proof. hotmount records the content from the proof
-// only a little later (Standing.Noted). The record of the content stays valid after a write to the disk.
+// readData reports whether the last proof found data on the disk, and nothing has written to the disk since. A class in
+// block mode never needs a proof, so the proof must have run for another class. hotmount records the content from the
+// proof only a little later (Standing.Noted). The record of the content stays valid after a write to the disk.
 func readData(f *disk.Facts) bool {
 	v := f.Standing.Verdict
 	return v.Valid(f) && v.Content.Kind != "" && v.Content.Kind != disk.Blank

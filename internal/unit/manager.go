@@ -137,8 +137,8 @@ func (m *Manager) dial(ctx context.Context) (*dbus.Conn, error) {
 }
 
 // executing reports whether the error means that PID 1 re-executes itself (systemctl daemon-reexec, or an upgrade of
-// systemd). While PID 1 re-executes itself, nothing listens on the socket, or the process that accepted the connection
-// is gone.
+// systemd). While PID 1 re-executes itself, either nothing listens on the socket, or PID 1 drops a connection that it had
+// accepted.
 func executing(err error) bool {
 	for _, e := range []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE, io.EOF} {
 		if errors.Is(err, e) {

@@ -59,7 +59,7 @@ func asRule(text string) string {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// The script looping waits up to a second before its first pass, because a disk may be attached at any moment between
+// The script `looping` waits up to a second before its first pass, because a disk may be attached at any moment between
 // two passes.
 const looping = `sleep $(printf 0.%03d $((RANDOM % 1000)))
 while :; do
