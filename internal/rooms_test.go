@@ -14,13 +14,13 @@ import (
 	"testing"
 )
 
-// room lists what one package below internal may import, and the reason for this limit.
+// The type `room` lists what one package below internal/ may import, and gives the reason for this limit.
 type room struct {
-	// rooms are the packages of this module that the package may import directly.
+	// The field `rooms` lists the packages of this module that the package may import directly.
 	rooms []string
-	// modules are the modules that the package may import, directly or through other modules.
+	// The field `modules` lists the modules that the package may import, directly or through other modules.
 	modules []string
-	// The package must not directly import the packages of the standard library in this list.
+	// The field `not` lists the packages of the standard library that the package must not import directly.
 	not    []string
 	reason string
 }
@@ -72,7 +72,7 @@ var rooms = map[string]room{
 	"control": {modules: []string{sys}, not: []string{"os/exec"}, reason: "the socket carries words, it does not know what they mean"},
 }
 
-// commands lists what package main may import.
+// The variable `commands` lists what the package main may import.
 var commands = room{
 	rooms: []string{"cli", "config", "control", "daemon", "disk", "doctor", "helper", "inventory", "provisioner", "report", "run", "store", "usage"}, not: []string{"os/exec", "net", "syscall"},
 	reason: "a command has flags, a call and what is printed: no disk is touched from here",
@@ -160,7 +160,7 @@ func TestRooms(t *testing.T) {
 	}
 }
 
-// check reports each of the imports that the room does not allow.
+// The method `check` reports each import that the room does not allow.
 func (r room) check(t *testing.T, name string, imports []string) {
 	t.Helper()
 	for _, i := range imports {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// deadCheck matches a negated command with a semicolon or another line after the command. If such a negated command
+// deadCheck matches a negated command if a semicolon or another line follows the command. If such a negated command
 // fails, bash -e continues with the script, so the negated command checks nothing.
 var deadCheck = regexp.MustCompile(`(^|[;\n]\s*)! ([^;\n|]|\|[^|;\n])*(;|\n\S)`)
 

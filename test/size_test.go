@@ -20,9 +20,9 @@ const (
 	maxInLoop   = 60
 )
 
-// The map named larger contains the exceptions from maxFile, maxFunction and maxInLoop. A key is the name of a file or
-// function, and the value is its own maximum number of lines. Each entry of larger needs a comment with the reason for
-// the exception.
+// The map `larger` contains the exceptions to maxFile, maxFunction and maxInLoop. A key is the name of a file or
+// function, and the value is its own maximum number of lines. Each entry needs a comment with the reason for the
+// exception.
 var larger = map[string]int{}
 
 // TestSize checks that no file and no function of the program has too many lines to be read in one go.

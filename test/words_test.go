@@ -235,7 +235,7 @@ func manual(text string) []string {
 	return all
 }
 
-// The pattern hashed matches a comment that begins with "#", or a help text that begins with "##". The comment may
+// The pattern `hashed` matches a comment that begins with "#", or a help text that begins with "##". The comment may
 // follow a command on the same line. In config.yaml, a comment may follow a key that is itself commented out. A line
 // with several spaces after "#" does not match, because such a line is an example.
 var hashed = regexp.MustCompile(`^(?:.*?\s)??#{1,2} (\S.*)`)
@@ -297,11 +297,11 @@ func comments(path string) ([]string, error) {
 	return all, nil
 }
 
-// The pattern heading matches a heading such as "system-disk (ignore): " in internal/policy/testdata/messages.txt.
+// The pattern `heading` matches a heading such as "system-disk (ignore): " in internal/policy/testdata/messages.txt.
 var heading = regexp.MustCompile(`^[a-z-]+ \([a-z]+\): `)
 
-// fullStop matches a full stop, an exclamation mark or a question mark at the end of a sentence. The pattern pause also
-// matches a colon or a semicolon.
+// fullStop matches a full stop, an exclamation mark or a question mark at the end of a sentence. The pattern `pause`
+// also matches a colon or a semicolon.
 var (
 	fullStop = regexp.MustCompile(`([.!?][)"]?) `)
 	pause    = regexp.MustCompile(`([.!?:;][)"]?) `)

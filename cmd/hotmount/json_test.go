@@ -33,7 +33,7 @@ func TestJSONOnATerminal(t *testing.T) {
 	clean(t, "events", b.String())
 }
 
-// clean checks that the hostile bytes in a text are escaped, and that all characters are printable.
+// The function `clean` checks that the hostile bytes in a text are escaped, and that all characters are printable.
 func clean(t *testing.T, what, text string) {
 	t.Helper()
 	if !strings.Contains(text, `\u009b31m\u202e\u007f\udb40\udc01`) && !strings.Contains(text, `\x9B31m\U0000202e\x7F\U000E0001`) {

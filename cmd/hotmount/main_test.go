@@ -17,8 +17,8 @@ import (
 // write and attach are short names for the functions Write and Attach of package nodetest.
 var write, attach = nodetest.Write, nodetest.Attach
 
-// machine makes the commands use a test node without a daemon, until the test ends. The test node has a system disk, a
-// filesystem, and a disk that is refused.
+// The function `machine` makes a test node that has no daemon. The commands use this node until the test ends. The test
+// node has a system disk, a filesystem, and a disk that is refused.
 func machine(t *testing.T) inventory.Host {
 	t.Helper()
 	h := nodetest.New(t)
@@ -28,7 +28,7 @@ func machine(t *testing.T) inventory.Host {
 	return h
 }
 
-// call runs a command line, and returns its output and its exit code.
+// The function `call` runs a command line, and returns its output, its exit code and its error.
 func call(t *testing.T, args ...string) (out string, code int, err error) {
 	t.Helper()
 	var b strings.Builder
@@ -230,8 +230,8 @@ func TestStateInitSettings(t *testing.T) {
 	}
 }
 
-// TestRunning checks that wait and export-units use the daemon's settings, even if the configuration has a fault. Flags
-// take precedence over the daemon's settings.
+// TestRunning checks that the commands `wait` and `export-units` use the daemon's settings, even if the configuration
+// has a fault. Flags take precedence over the daemon's settings.
 func TestRunning(t *testing.T) {
 	h := machine(t)
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"

@@ -63,8 +63,8 @@ func root() *cobra.Command {
 	return c
 }
 
-// group completes the definition of a command that has only subcommands. Without group, an unknown subcommand makes
-// cobra print the help, or return an error that is not a usageError.
+// The function `group` completes the definition of a command that has only subcommands. Without `group`, cobra prints
+// the help for an unknown subcommand, or returns an error that is not a usageError.
 func group(c *cobra.Command) *cobra.Command {
 	c.DisableFlagsInUseLine = true
 	c.SuggestionsMinimumDistance = 2
@@ -121,7 +121,8 @@ func outputFlag(c *cobra.Command, output *string, words ...string) {
 	}
 }
 
-// configured adds flags to the command, and returns the command. The flags override settings of the configuration.
+// The function `configured` adds the configuration flags to the command, and returns the command. The configuration
+// flags are --config and the flags that override single settings.
 func configured(c *cobra.Command) *cobra.Command {
 	config.AddFlags(c.Flags())
 	if err := c.MarkFlagFilename("config", "yaml", "yml"); err != nil {
@@ -130,7 +131,7 @@ func configured(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// load returns the settings for a command with the configuration flags (see configured).
+// The function `load` returns the settings for a command that has the configuration flags (see `configured`).
 func load(c *cobra.Command) (*disk.Settings, error) {
 	s, err := config.Load(config.Source{Environ: os.Environ(), Flags: c.Flags()})
 	if err != nil {
@@ -139,9 +140,10 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 	return &s, nil
 }
 
-// running returns the settings of the running daemon. If no daemon has run since the boot, or flags are given, the
-// settings come from the function `load`. Settings from load can differ from the daemon's settings. The daemon's unit may
-// name another configuration file, or the file may have changed since the last reload.
+// The function `running` returns the settings of the daemon that runs, or that ran last since the boot. If no daemon
+// has run since the boot, or the command line has configuration flags, the settings come from the function `load`.
+// Settings from `load` can differ from the daemon's settings. The daemon's unit may name another configuration file, or
+// the file may have changed since the last reload.
 func running(c *cobra.Command) (*disk.Settings, error) {
 	if s, err := host().Store.Settings(); err == nil && !config.HasFlags(c.Flags()) {
 		return s, nil
@@ -149,10 +151,11 @@ func running(c *cobra.Command) (*disk.Settings, error) {
 	return load(c)
 }
 
-// usable returns the settings for commands that change nothing, even if the configuration has a fault. If the
-// configuration has a fault, usable returns the daemon's settings, or the defaults if the daemon's settings cannot be
-// read. With a faulty configuration, the function also prints the fault and a note that says which settings the command
-// uses. If the command line has configuration flags, usable returns every fault as an error.
+// The function `usable` returns the settings for commands that must work even if the configuration has a fault: doctor,
+// status and `state reset`. If the configuration has a fault, `usable` returns the daemon's settings, or the defaults
+// if the daemon's settings cannot be read. With a faulty configuration, the function also prints the fault and a note
+// that says which settings the command uses. If the command line has configuration flags, `usable` returns every fault
+// as an error.
 func usable(c *cobra.Command) (*disk.Settings, error) {
 	s, err := load(c)
 	if err == nil || config.HasFlags(c.Flags()) {
@@ -169,7 +172,8 @@ func usable(c *cobra.Command) (*disk.Settings, error) {
 	return theirs, err
 }
 
-// host returns the node, and socket is the control socket of its daemon. Tests replace the variables `host` and socket.
+// The variable `host` is a function that returns the node. The variable `socket` is the path of the daemon's control
+// socket. Tests replace both variables.
 var (
 	host   = func() inventory.Host { return inventory.Host{Store: store.Default()} }
 	socket = control.Socket

@@ -43,7 +43,7 @@ func TestAcceptAsRoot(t *testing.T) {
 			t.Errorf("%q: the daemon was asked (-want +got):\n%s", test.arg, diff)
 		}
 	}
-	// The accept command must reject a missing disk and an unknown reason without a call to the daemon.
+	// If the accept command gets no argument or two disks, the command must fail, and must not call the daemon.
 	for _, args := range [][]string{{"accept"}, {"accept", "vdc", "vdd"}} {
 		if _, code, _ := call(t, args...); code != 2 || len(asked()) != 0 {
 			t.Errorf("%q: code %d", args, code)
@@ -85,8 +85,8 @@ func TestRescan(t *testing.T) {
 	}
 }
 
-// answering serves the control socket with the given handler until the test ends. The returned function lists the
-// requests since its previous call.
+// The function `answering` serves the control socket with the given handler until the test ends. The returned function
+// lists the requests since its previous call.
 func answering(t *testing.T, answer control.Handler) (asked func() []control.Request) {
 	t.Helper()
 	var mu sync.Mutex

@@ -30,7 +30,7 @@ func standingOf(t *testing.T, h inventory.Host, name string) *disk.Standing {
 	return &f.Standing
 }
 
-// serve answers the calls on the control socket, like a running daemon.
+// The function `serve` answers the calls on the control socket, like a running daemon.
 func serve(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

@@ -27,8 +27,8 @@ func TestStatusVerdict(t *testing.T) {
 	}
 }
 
-// TestUsable checks that commands that change nothing work with a faulty configuration. Faulty flags are still an
-// error.
+// TestUsable checks that the function `usable` returns settings even if the configuration is faulty. If the command
+// line has configuration flags, a faulty configuration must still be an error.
 func TestUsable(t *testing.T) {
 	h := machine(t)
 	t.Setenv("HOTMOUNT_SETTLE", "no time")

@@ -64,7 +64,7 @@ func rescanCommand() *cobra.Command {
 	}
 }
 
-// hidden returns a hidden command that takes the given number of arguments.
+// The function `hidden` returns a hidden command that takes the given number of arguments.
 func hidden(use, short string, number int, do func(ctx context.Context, given []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Hidden: true, Args: args(cobra.ExactArgs(number)),

@@ -84,8 +84,8 @@ func TestAcceptOfAnotherReason(t *testing.T) {
 	})
 }
 
-// TestAnotherDiskHasTheName checks that an accept and a release of a disk fail if another disk now has the disk's
-// kernel name.
+// TestAnotherDiskHasTheName checks that an accept and a release of a disk fail if the disk's former kernel name now
+// belongs to another disk.
 func TestAnotherDiskHasTheName(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 3, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {
@@ -218,7 +218,8 @@ func TestGoneDuringARelease(t *testing.T) {
 	})
 }
 
-// TestAcceptedWhileInUse checks that the answer to an accept promises no format while another program uses the disk.
+// TestAcceptedWhileInUse checks an accept while another program uses the disk. The answer must not promise that
+// hotmount formats the disk.
 func TestAcceptedWhileInUse(t *testing.T) {
 	f := xfsDisk("vdb", 2, uuidA)
 	f.Standing.Unmounted, f.Holders = disk.ReasonReleased, []string{"dm-0"}

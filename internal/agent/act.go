@@ -60,8 +60,8 @@ func (a *Agent) lane(st *state, c *disk.Content) *lane {
 	return &a.lanes.proofs
 }
 
-// unconfirmed returns the error of an action whose job succeeded without the expected result. A job without effect can
-// report success, so the agent trusts only the mount table and the disk.
+// The function `unconfirmed` returns the error of an action whose job succeeded, but without the expected result of the
+// action. A job without effect can report success, so the agent trusts only the mount table and the disk.
 func unconfirmed(st *state, done disk.Action) error {
 	if done == disk.Mount {
 		return fmt.Errorf("systemd has finished the job of the mount unit, but the mount table does not show %s", st.facts.Dev)
@@ -172,10 +172,10 @@ func (a *Agent) startMount(ctx context.Context, name string, class *disk.Class) 
 	})
 }
 
-// mount mounts the disk, and verifies that PID 1 has not mounted another disk instead. Until udev has handled the
-// removal of a disk, the disk's link in /dev/disk/by-diskseq leads to the next disk with that kernel name. Through an
-// outdated link, PID 1 mounts the wrong disk. A mounted disk keeps its sequence number, so the number shows which disk
-// is mounted.
+// The method `mount` mounts the disk, and verifies that PID 1 has not mounted another disk instead. Until udev has
+// handled the removal of a disk, the disk's link in /dev/disk/by-diskseq leads to the next disk with that kernel name.
+// If the link is outdated, PID 1 mounts the wrong disk. A mounted disk keeps its sequence number, so the number shows
+// which disk is mounted.
 func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d disk.Decision) error {
 	err := a.units.Mount(ctx, f, class, d.UUID, d.Type)
 	seq, attachedErr := a.host.Attached(f.Dev)
@@ -196,7 +196,7 @@ func (a *Agent) mount(ctx context.Context, f *disk.Facts, class *disk.Class, d d
 	return errors.Join(err, fmt.Errorf("%w: the name belonged to another disk already (disk sequence number %d), and hotmount mounted that disk by mistake; that disk is %s", disk.ErrGone, seq, outcome), unmountErr, thereErr)
 }
 
-// startPrograms starts a program for each disk in the lane whose turn has come. The unit that proves a disk blank also
+// startPrograms starts a program for each disk whose turn in the lane has come. The unit that proves a disk blank also
 // formats it.
 func (a *Agent) startPrograms(ctx context.Context, l *lane, p disk.Program, action disk.Action) {
 	for name, ok := l.next(); ok; name, ok = l.next() {
@@ -266,9 +266,9 @@ const stopPatience = 15 * time.Minute
 // PID 1 ends a mount when the disk's device unit becomes unplugged. PID 1 may consider an attached disk unplugged when
 // systemd is upgraded or a udev rule changes. A soft reboot also ends all mounts. After a soft reboot, the device unit
 // becomes plugged when the new userspace starts. If PID 1 did not end the mount, somebody unmounted the disk by hand.
-// PID 1 tries only once to end a mount, and the try takes at most stopPatience. If the agent found the disk mounted
-// later than plugged + stopPatience, PID 1's try had failed. After such a failed try, too, somebody must have unmounted
-// the disk by hand.
+// PID 1 tries only once to end a mount, and the try takes at most stopPatience. If the agent still found the disk
+// mounted after the time plugged + stopPatience, PID 1's try had failed. After a failed try of PID 1, too, the agent
+// concludes that somebody unmounted the disk by hand.
 func (a *Agent) unmounted(name string, seq uint64, plugged time.Duration, err error) {
 	st := a.disks[name]
 	if st.facts.Seq == seq && err != nil {

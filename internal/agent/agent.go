@@ -30,8 +30,8 @@
 //
 // Other software may open a disk without O_EXCL, or mount the disk in another mount namespace. The fields
 // Facts.Neighbours and Facts.Unlisted show these two risks. If either field is true, the agent finds out which process
-// uses a disk before the agent first uses the disk. The agent also finds out which process uses a disk before hotmount
-// advises to overwrite the disk (ask.go, policy.Asks).
+// uses a disk before the agent first uses the disk. In this case, the agent also finds out which process uses a disk
+// before hotmount advises the operator to overwrite the disk (ask.go, policy.Asks).
 //
 // If an event comes while its disk is in the phase looking, waiting or acting, the agent looks at the disk again after
 // that phase. If an action has failed and is still needed at the next look, the agent retries the action later.
@@ -75,8 +75,8 @@ type Agent struct {
 	noticeSearch noticeSearch
 	status       status
 	check        check
-	// gathering reports whether Host.Gather is running for looks. The next call of Host.Gather waits until gatherDue,
-	// or does not wait if gatherDue is zero.
+	// The field `gathering` is true while Host.Gather runs for looks. The next call of Host.Gather waits until
+	// gatherDue, or does not wait if gatherDue is zero.
 	gathering bool
 	gatherDue time.Time
 	leftCount uint64 // number of disks that have left and had a filesystem on record
@@ -123,8 +123,8 @@ func (a *Agent) Retry(ctx context.Context) error { return a.ask(ctx, a.retry) }
 
 // Accept accepts a held disk, or allows another try after a failure. Accept returns the answer for the operator. The
 // parameter seq is the disk sequence number of the intended attachment, or 0 for any disk with that name. The parameter
-// shown is the reason of the hold, as the operator has seen it. If the reason has changed since then, Accept returns an
-// error. If shown is empty, Accept does not check the reason.
+// `shown` is the reason for the hold that hotmount has shown to the operator. If the reason has changed since then,
+// Accept returns an error. If `shown` is empty, Accept does not check the reason.
 func (a *Agent) Accept(ctx context.Context, name string, seq uint64, shown disk.Reason) (answer string, err error) {
 	if askErr := a.ask(ctx, func() { answer, err = a.accept(name, seq, shown) }); askErr != nil {
 		return "", fmt.Errorf("cannot accept %s: %w", name, askErr)
@@ -164,7 +164,7 @@ func (a *Agent) problem(err error) {
 	}
 }
 
-// ask calls the function `f` in the goroutine of the loop, and waits until f has returned.
+// The method `ask` calls the function `f` in the goroutine of the loop, and waits until `f` has returned.
 func (a *Agent) ask(ctx context.Context, f func()) error {
 	done := make(chan struct{})
 	select {

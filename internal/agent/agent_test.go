@@ -49,7 +49,7 @@ type machine struct {
 	noted       int  // the length of notes at the last call of Remember
 	remembers   bool // Remember hangs until hang is closed
 	// The field `later` contains the names of the disks that were attached after the tested disk had left. The method
-	// newest skips these disks, because they were never attached together with the gone disk.
+	// `newest` skips these disks, because they were never attached at the same time as the tested disk.
 	later       []string
 	newestErr   error
 	asked       []string // the names with which newest was called
@@ -129,8 +129,8 @@ func (m *machine) Names(*disk.Settings) ([]string, error) {
 	return names, nil
 }
 
-// pass calls m.gate, if a test has set m.gate. With m.gate, a test can delay a step of the agent, or change the machine
-// before the step.
+// The method `pass` calls m.gate, if a test has set m.gate. With m.gate, a test can delay a step of the agent, or
+// change the machine before the step.
 func (m *machine) pass(work, name string) {
 	m.mu.Lock()
 	gate := m.gate
@@ -331,7 +331,7 @@ func (m *machine) Plugged(_ context.Context, id disk.ID) (time.Duration, error) 
 	return m.plugged[id.Seq].Sub(booted), nil
 }
 
-// The method `note` stores the content of disks from which hotmount mounts nothing.
+// The method `note` records what is on the disks from which hotmount mounts nothing.
 func (m *machine) note(found []disk.Sighting) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -384,8 +384,9 @@ func (m *machine) Expect(s disk.Sighting, name string) (err error) {
 	return err
 }
 
-// newest returns the highest sequence number of the disks that are not listed in m.later. The parameter `name` is the
-// name of the disk that left. The name has no effect, because no attached disk has that name in these tests.
+// The method `newest` returns the highest sequence number of the disks that are not listed in m.later. The parameter
+// `name` is the name of the disk that left. The name has no effect, because no attached disk has that name in these
+// tests.
 func (m *machine) newest(name string) (uint64, error) {
 	m.asked = append(m.asked, name)
 	var newest uint64
@@ -655,8 +656,8 @@ func testSettings() *disk.Settings {
 	}}}
 }
 
-// The function named with starts an agent on the machine, and calls the test function. Both run in a synctest bubble,
-// which has its own clock. The agent must end within a second after its context ends.
+// The function `with` starts an agent on the machine, and calls the test function. Both run in a synctest bubble, which
+// has its own clock. The agent must end within a second after its context ends.
 func with(t *testing.T, m *machine, test func(t *testing.T, a *Agent)) {
 	t.Helper()
 	withHost(t, m, m, test)
@@ -731,8 +732,8 @@ func TestFormatsAndMountsABlankDisk(t *testing.T) {
 }
 
 // TestVolumeKeepsItsClass checks that a mounted volume keeps its class when another class selects its disk. The
-// operator then releases the volume and accepts the disk twice. The first accept ends the release, but the disk is
-// held, because the volume belongs to its former class. The second accept ends this hold.
+// operator then releases the volume and accepts the disk twice. The first accept ends the release. hotmount then holds
+// the disk, because the volume still belongs to the disk's former class. The second accept ends this hold.
 func TestVolumeKeepsItsClass(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	m := newMachine(vdb)
@@ -771,7 +772,8 @@ func TestVolumeKeepsItsClass(t *testing.T) {
 }
 
 // TestRemembersWhatIsFull checks that the record of an XFS filesystem shows whether the filesystem fills its disk. An
-// XFS filesystem counts as full, which means as large as its disk, only if its superblock shows the size of the disk.
+// XFS filesystem is full if it is as large as its disk. The record shows the filesystem as full only once its
+// superblock contains that size.
 func TestRemembersWhatIsFull(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidB), xfsDisk("vdd", 4, uuidC))
 	m.grow = true
@@ -1135,7 +1137,7 @@ func TestRetriesLaterAndLaterForEver(t *testing.T) {
 		if n, told := after(time.Hour); n < 1 || told != 1 {
 			t.Errorf("another failure, %d tries, logged %d times", n, told)
 		}
-		// A look without a change must not retry the mount.
+		// If a look finds no change of the disk, the agent must not retry the mount.
 		m.change(func() { m.log = nil })
 		a.Look("vdb")
 		m.expect(t, ``)
@@ -1549,7 +1551,8 @@ func TestACloneThatIsSeenFirstAtBoot(t *testing.T) {
 }
 
 // TestACloneWithTheSerialIsSeenFirstAtBoot checks that the original is mounted at boot, and not a copy with the
-// original's serial. Only the slot on record distinguishes the original from a copy with its serial.
+// original's serial. The original and the copy have the same serial, so only the slot on record distinguishes the two
+// disks.
 func TestACloneWithTheSerialIsSeenFirstAtBoot(t *testing.T) {
 	clone, original := xfsDisk("vdb", 2, uuidA), xfsDisk("vdc", 3, uuidA)
 	for _, f := range []*disk.Facts{clone, original} {
@@ -1647,8 +1650,8 @@ func TestLongWaitForAMount(t *testing.T) {
 	}
 }
 
-// TestHungLooksHoldBackNoOtherDisk checks that hung looks do not stop the looks at other disks, even if one look for
-// each worker hangs. Without a new look, a disk that has waited for its mount would never be mounted.
+// TestHungLooksHoldBackNoOtherDisk checks that hung looks do not stop the looks at other disks, even if as many looks
+// hang as there are workers. Without a new look, a disk that has waited for its mount would never be mounted.
 func TestHungLooksHoldBackNoOtherDisk(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA), blankDisk("vdc", 3))
 	m.hangs = "vdc"
@@ -2576,8 +2579,8 @@ func TestADiskThatWasUnmountedBeforeItLeft(t *testing.T) {
 	}
 }
 
-// TestAPartitionLeaves checks that the departure of a partition is recorded, even after a read error. Expect must get
-// the name of the whole disk, because the whole disk may have left together with its partition.
+// TestAPartitionLeaves checks that the departure of a partition is recorded, even after a read error. Host.Expect must
+// get the name of the whole disk, because the whole disk may have left together with its partition.
 func TestAPartitionLeaves(t *testing.T) {
 	part := xfsDisk("vdb1", disk.PartitionSeq(2, 1), uuidA)
 	part.Whole = "vdb"
@@ -2780,8 +2783,9 @@ func TestAPulledDiskInAnotherSlot(t *testing.T) {
 	}
 }
 
-// TestNotesWhatIsNotMounted checks that unmounted content is recorded once, and that the departure of its disk is
-// recorded. The content of a disk that the node needs to boot, such as the system's disk, must not be recorded.
+// TestNotesWhatIsNotMounted checks that content that hotmount does not mount is recorded once, and that the departure
+// of its disk is recorded. The content of a disk that the node needs to boot, such as the system's disk, must not be
+// recorded.
 func TestNotesWhatIsNotMounted(t *testing.T) {
 	at := func(f *disk.Facts, put func(*disk.Facts)) *disk.Facts { f.Slot = "pci-5"; put(f); return f }
 	lvm := func(id string) func(*disk.Facts) {
@@ -3183,8 +3187,8 @@ func TestGoneCostsTheOthersNothing(t *testing.T) {
 }
 
 // TestAPulledDiskWhoseNumberIsAnothers checks a pulled disk that returns under another name. The returned disk must not
-// be refused permanently, even if a new disk has the old device number. The new disk must not be mistaken for the
-// pulled disk.
+// be refused permanently, even if a new disk now has the returned disk's former device number. The new disk must not be
+// mistaken for the pulled disk.
 func TestAPulledDiskWhoseNumberIsAnothers(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	with(t, m, func(t *testing.T, a *Agent) {

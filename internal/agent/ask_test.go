@@ -144,7 +144,7 @@ func TestAMachinesDiskIsHeld(t *testing.T) {
 
 // TestMountedInAnotherNamespace checks a disk that another process has mounted in its own mount namespace. hotmount
 // must hold the disk, as it holds a disk that a virtual machine monitor has open. If hotmount does not find the process
-// that mounted the disk, hotmount must mount the disk once that mount has ended.
+// that mounted the disk, hotmount must mount the disk once the mount in the other namespace has ended.
 func TestMountedInAnotherNamespace(t *testing.T) {
 	vdb := xfsDisk("vdb", 2, uuidA)
 	vdb.Unlisted = true
@@ -229,9 +229,10 @@ func TestAWriterIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAsksBeforeARefusal checks a refusal that advises to overwrite the disk, on a node where other software opens
-// disks. Before the refusal, the agent must ask which process has the disk open. If a virtual machine monitor has the
-// disk open, hotmount must hold the disk. If the agent gets no answer, hotmount must still refuse the disk.
+// TestAsksBeforeARefusal checks a refusal that advises the operator to overwrite the disk, on a node where other
+// software opens disks. Before the refusal, the agent must ask which process has the disk open. If a virtual machine
+// monitor has the disk open, hotmount must hold the disk. If the agent gets no answer, hotmount must still refuse the
+// disk.
 func TestAsksBeforeARefusal(t *testing.T) {
 	for name, test := range map[string]struct {
 		put  func(m *machine)

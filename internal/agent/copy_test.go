@@ -16,7 +16,8 @@ type recorded struct {
 	*machine
 	store store.Store
 	known *store.Expectations
-	// The field takes is how long a write of a record takes. If the field `full` is true, every write of a record fails.
+	// The field `takes` is the duration of a write of a record. If the field `full` is true, every write of a record
+	// fails.
 	takes time.Duration
 	full  bool
 }

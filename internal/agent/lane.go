@@ -12,17 +12,17 @@ type lane struct {
 	waiting []string
 	running int
 	limit   int
-	// overdue is the number of disks whose work has taken longer than the lane's patience. The field `running` does not
-	// include overdue work. If patience is 0, no work becomes overdue. The sum of running and overdue is at most
-	// maxStarted, or has no limit if maxStarted is 0.
+	// The field `overdue` is the number of disks whose work has taken longer than the lane's patience. The field
+	// `running` does not include overdue work. If patience is 0, no work becomes overdue. The sum of `running` and
+	// `overdue` is at most maxStarted. If maxStarted is 0, the sum has no limit.
 	overdue, maxStarted int
 	patience            time.Duration
 }
 
 func (l *lane) add(name string) { l.waiting = append(l.waiting, name) }
 
-// next removes the first disk from the queue and returns its name. The result ok is false if no disk waits, or if no
-// more work may begin.
+// The method `next` removes the first disk from the queue, and returns the disk's name. The result `ok` is false if no
+// disk waits, or if no more work may begin.
 func (l *lane) next() (name string, ok bool) {
 	if l.running >= l.limit || l.maxStarted > 0 && l.running+l.overdue >= l.maxStarted || len(l.waiting) == 0 {
 		return "", false
@@ -53,7 +53,8 @@ const (
 // lanes are all lanes of the loop, one for each kind of work.
 type lanes struct{ looks, mounts, proofs, grows, questions lane }
 
-// setLimits sets the limits of the lanes. The parameter `workers` is the value of the configuration key workers.
+// setLimits sets the limits of the lanes. The parameter `workers` is the value of the key `workers` in the
+// configuration.
 func (l *lanes) setLimits(workers int) {
 	l.looks.limit, l.looks.patience = workers, lookPatience
 	l.mounts.limit = mountsPerWorker * workers
@@ -92,7 +93,7 @@ func (a *Agent) startWork(ctx context.Context, l *lane, work func() func()) {
 	})
 }
 
-// give passes a result to the loop, unless the loop has ended.
+// The method `give` passes a result to the loop, unless the loop has ended.
 func (a *Agent) give(ctx context.Context, result func()) {
 	select {
 	case a.results <- result:

@@ -10,15 +10,16 @@ import (
 	"hotmount/internal/disk"
 )
 
-// departure is a mount that is to be removed, because its disk is gone or was released.
+// The type `departure` describes a mount, mount point or link that must be removed, because its disk is gone or was
+// released.
 type departure struct {
 	facts disk.Facts
 	path  string
 	busy  bool
 	attempts
 	retry time.Time
-	// The field named is true if ProgramUnmount has already named the processes that use the filesystem. The field
-	// unnamed is the error of the search for processes that still use the filesystem, or nil.
+	// The field `named` is true if ProgramUnmount has already named the processes that use the filesystem. The field
+	// `unnamed` is the error of the search for processes that still use the filesystem, or nil.
 	named   bool
 	unnamed error
 	// The field `unmounted` is true if the mount is unmounted, and only the mount point remains to be removed.
@@ -26,8 +27,8 @@ type departure struct {
 	// The field `leftover` is true if the mount ended before the disk left. At most the mount point of such a mount
 	// remains. The agent tries only once to remove a leftover mount point.
 	leftover bool
-	// answer receives the result of a release by the operator, and is nil if the disk is gone. A release by the
-	// operator is not retried.
+	// The field `answer` receives the result of a release by the operator. The field is nil if the disk is gone. A
+	// release by the operator is not retried.
 	answer chan error
 }
 
@@ -62,9 +63,9 @@ func (a *Agent) takeBack(ctx context.Context, dep *departure, s *disk.Settings) 
 	return nil
 }
 
-// release removes the mount of a gone or released disk, and then the mount's directory. When a disk is gone, PID 1
-// itself stops the mount unit if nothing uses the mount. The agent mounts no other disk at the path while release runs,
-// so release cannot unmount the wrong disk.
+// The method `release` removes the mount of a gone or released disk, and then the mount point. When a disk is gone,
+// PID 1 itself stops the mount unit if nothing uses the mount. While the method `release` runs, the agent mounts no
+// other disk at the path, so `release` cannot unmount the wrong disk.
 func (a *Agent) release(ctx context.Context, dep *departure, s *disk.Settings) error {
 	if dep.leftover {
 		return a.units.Run(ctx, disk.ProgramCleanup, dep.facts.ID, dep.path)

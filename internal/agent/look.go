@@ -20,8 +20,8 @@ const disksPerGathering = 40
 const longestRest = time.Second
 
 // startLooks starts the looks whose turn has come. The looks share one call of Host.Gather, because the call reads the
-// mounts and loop devices of all disks. If a look becomes due while Host.Gather runs, the look waits for the next call,
-// because its facts must not be older than the look.
+// mounts and loop devices of all disks. If a look becomes due while Host.Gather runs, the look waits for the next call.
+// The running call may have read its data before the look became due.
 func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	if a.gathering || now.Before(a.gatherDue) {
 		return
@@ -53,7 +53,7 @@ func (a *Agent) startLooks(ctx context.Context, now time.Time) {
 	}
 }
 
-// busy returns the number of disks that have work running or queued.
+// The method `busy` returns the number of disks that have queued or running work.
 func (a *Agent) busy() (n int) {
 	for _, st := range a.disks {
 		if st.phase.busy() {
@@ -160,9 +160,9 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 	}
 }
 
-// The method `outdated` reports whether the decision is a mount although another disk has left since the look began. The
-// filesystem may be a copy of the filesystem on that other disk. The facts of the look may contain neither the other
-// disk nor the record that it has left.
+// The method `outdated` reports whether a decision to mount the disk is outdated, because another disk has left since
+// the look began. The filesystem may be a copy of the filesystem on that other disk. The facts of the look may contain
+// neither the other disk nor the record that it has left.
 func (a *Agent) outdated(st *state, d disk.Decision) bool {
 	return d.Action == disk.Mount && st.peers.since != a.leftCount
 }
@@ -192,10 +192,11 @@ func (a *Agent) unkeepUnmounted(st *state) {
 	a.problem(a.host.RecordHold(&st.facts, "", ""))
 }
 
-// tooEarlyToRefuse reports whether the refusal of a disk because of its UUID (ReasonTwin) must wait. The refusal waits
-// while the disk is in the slot of its last mount, and the agent has not seen all disks (allSeen). The earlier refusal
-// may concern a copy that the agent has not seen yet. If the original and the copy have the same serial, only their
-// slots distinguish the two disks. If tooEarlyToRefuse returns true, wantDue requests another look later.
+// tooEarlyToRefuse reports whether the refusal of a disk because of its UUID (ReasonTwin) must wait. A disk that was
+// refused earlier (Standing.Twin) may be in the slot of its last mount, while no other known disk has its UUID. In this
+// case, the refusal waits until the agent has seen all disks (allSeen). The earlier refusal may concern a copy that the
+// agent has not seen yet. If the original and the copy have the same serial, only their slots distinguish the two
+// disks. If tooEarlyToRefuse returns true, wantDue requests another look later.
 func (a *Agent) tooEarlyToRefuse(f *disk.Facts, d disk.Decision) bool {
 	return refusedWithoutTwin(f, d) && !a.allSeen(time.Now())
 }
@@ -278,7 +279,7 @@ func (a *Agent) wakeAbove(name string) {
 	}
 }
 
-// facts returns the newest facts of every disk, for FindPeers.
+// The method `facts` returns the newest facts of every disk, for FindPeers.
 func (a *Agent) facts() []*disk.Facts {
 	all := make([]*disk.Facts, 0, len(a.disks))
 	for _, st := range a.disks {

@@ -75,8 +75,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// beats returns a ticker and the function to call at each tick. Each tick feeds the watchdog. At least once per
-// checkPeriod, a tick also starts a check of the mounted disks, because one wake-up costs less than two.
+// The method `beats` returns a ticker, and the function that the loop calls at each tick. Each tick feeds the watchdog.
+// At least once per checkPeriod, a tick also starts a check of the mounted disks, because one wake-up costs less than
+// two.
 func (a *Agent) beats(ctx context.Context) (*time.Ticker, func()) {
 	period := checkPeriod
 	if a.watchdog > 0 {
@@ -180,9 +181,9 @@ func (a *Agent) rescan(want func(name string)) {
 	a.noticeSearch.wanted = true
 }
 
-// hinted requests a look at the disk, because an event has arrived. In a storm of events (udevadm trigger, a rule that
-// opens disks for writing), one look answers many events. Up to hintsAtOnce events of a disk are answered without
-// delay. After further events, the next look waits until enough time has passed since the previous look
+// The method `hinted` requests a look at the disk, because an event has arrived. In a storm of events (udevadm trigger,
+// a rule that opens disks for writing), one look answers many events. Up to hintsAtOnce events of a disk are answered
+// without delay. After further events, the next look waits until enough time has passed since the previous look
 // (hints.mayLook).
 func (a *Agent) hinted(name string) {
 	st := a.disks[name]
@@ -266,8 +267,8 @@ func (a *Agent) checkEnded(changed []string, at time.Duration, err error) bool {
 	return len(changed) > 0
 }
 
-// wait waits until the running work has ended, but at most for the duration patience. Most work ends when Run's context
-// ends, but a look at dead storage hangs in the kernel until the process ends.
+// The method `wait` waits until the running work has ended, but not longer than the constant `patience`. Most work ends
+// when Run's context ends, but a look at dead storage hangs in the kernel until the process ends.
 func (a *Agent) wait() {
 	done := make(chan struct{})
 	go func() {

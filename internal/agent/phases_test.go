@@ -48,7 +48,7 @@ func comparePhases() error {
 	}
 	phaseChanges.Lock()
 	defer phaseChanges.Unlock()
-	// A new disk has no phase before its first look, and its state starts as idle.
+	// In the table, a new disk has the phase (unknown). In the code, the state of a new disk starts in the phase idle.
 	for change := range phaseChanges.seen {
 		if !table[change] {
 			return fmt.Errorf("the phase of a disk changed from %s, and the table in the comment of package agent has no such row", change)

@@ -38,7 +38,7 @@ func (q *queue) wake() {
 	}
 }
 
-// take returns what is in the queue and empties the queue.
+// The method `take` returns what is in the queue, and empties the queue.
 func (q *queue) take() (names map[string]bool, all bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

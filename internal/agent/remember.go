@@ -11,7 +11,7 @@ import (
 )
 
 // recordLeft records that the disk of a filesystem has left, even if the filesystem was no longer mounted when this
-// agent started. A disk that was attached before the recorded disk left may be its copy, but cannot be the recorded
+// agent started. A disk that was already attached when the recorded disk left may be a copy, but cannot be the recorded
 // disk itself.
 func (a *Agent) recordLeft(st *state) {
 	s := st.record.sighting
@@ -28,8 +28,8 @@ func (a *Agent) recordLeft(st *state) {
 	a.saves.begun = time.Time{}
 }
 
-// expect passes the sighting to the host, and requests that the sighting is recorded. A look uses the sighting even
-// before it is recorded. Without the sighting, the copy of a disk that has just left could be mounted.
+// The method `expect` passes the sighting to the host, and requests that the sighting is recorded. A look uses the
+// sighting even before it is recorded. Without the sighting, the copy of a disk that has just left could be mounted.
 func (a *Agent) expect(s disk.Sighting, name string) {
 	a.problem(a.host.Expect(s, name))
 	a.saves.due = true
@@ -70,8 +70,8 @@ func (a *Agent) delayRefusal(st *state) {
 		return
 	}
 	for _, p := range st.possiblySameDisks() {
-		// If the disk that causes the refusal is still attached, it is a different disk. The agent does not wait for a
-		// look at an attached disk, because a mount of that disk may take long.
+		// If the disk that causes the refusal is still attached, it cannot be the refused disk itself under its old
+		// name. The agent does not wait for a look at an attached disk, because a mount of that disk may take long.
 		if seq, err := a.host.Attached(p.Dev); err == nil && seq == p.Seq {
 			st.peers.seenRival = p.Seq
 			return
@@ -81,8 +81,8 @@ func (a *Agent) delayRefusal(st *state) {
 }
 
 // The method `waits` reports whether the refusal of the disk must wait. The refusal waits if each disk that causes the
-// refusal may be the refused disk itself (disk.Peer.MayBe). If the disk that causes the refusal was found still
-// attached (peers.seenRival), waits returns false.
+// refusal may be the refused disk itself (disk.Peer.MayBe). If a disk that causes the refusal was later found still
+// attached (peers.seenRival), `waits` returns false.
 func (st *state) waits() bool {
 	samePeers := st.possiblySameDisks()
 	return len(samePeers) > 0 && !attached(samePeers, st.peers.seenRival)

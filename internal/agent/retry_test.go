@@ -10,7 +10,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// many returns n disks: vdb, vdc and so on. Each disk has its own XFS filesystem.
+// The function `many` returns n disks: vdb, vdc and so on. Each disk has its own XFS filesystem.
 func many(n int) []*disk.Facts {
 	var disks []*disk.Facts
 	for i := range n {
@@ -121,8 +121,8 @@ func TestFailureIsOfNode(t *testing.T) {
 	}
 }
 
-// TestRescanTriesAgain checks that a rescan by the operator retries a failed mount at once. A look at all disks for
-// another reason must not retry the mount.
+// TestRescanTriesAgain checks that a rescan by the operator retries a failed mount at once. If the operator has not
+// requested a look at all disks, the look must not retry the mount.
 func TestRescanTriesAgain(t *testing.T) {
 	m := newMachine(xfsDisk("vdb", 2, uuidA))
 	m.mountErr["vdb"] = errors.New("no")

@@ -8,9 +8,9 @@ import (
 )
 
 // saveAfter is how long the agent waits after its start before it first records sightings. The wait ends early if the
-// agent is ready. The sightings of this wait are recorded together, because each write of the records rewrites and
-// syncs a file on the boot disk. If the daemon is killed before it has recorded the sightings, the next daemon finds
-// the same filesystems, except those whose disks have left.
+// agent is ready. The sightings that come during this wait are recorded together, because each write of the records
+// rewrites and syncs a file on the boot disk. If the daemon is killed before it has recorded the sightings, the next
+// daemon finds the same filesystems, except those whose disks have left.
 const saveAfter = time.Second
 
 // saveEvery is the least time between two writes of the records of mounted filesystems, because each write rewrites and
@@ -18,7 +18,7 @@ const saveAfter = time.Second
 // once (Host.Expect). A departure is recorded without delay, because no later look can find the departure.
 const saveEvery = 250 * time.Millisecond
 
-// saves are the sightings that are still to be recorded.
+// The type `saves` describes the sightings that are still to be recorded.
 type saves struct {
 	due     bool            // true if Host.Expect has received sightings since the last record of mounted filesystems
 	found   []disk.Sighting // content that has not been passed to Host.Remember yet

@@ -22,10 +22,11 @@ const (
 	backingOff
 )
 
-// busy reports whether work is queued or running. The agent can look at the disk when the queued or running work ends.
+// The method `busy` reports whether a disk in this phase has queued or running work. The agent can look at the disk
+// when the queued or running work ends.
 func (p phase) busy() bool { return p == looking || p == waiting || p == acting }
 
-// enter changes the phase of a disk.
+// The method `enter` changes the phase of a disk.
 func (a *Agent) enter(st *state, p phase) {
 	if a.phaseChanged != nil {
 		a.phaseChanged(st.phase, p)
@@ -39,26 +40,26 @@ type state struct {
 	// again: the disk needs another look when the queued or running work ends.
 	again bool
 	// seen: the agent has made a decision from the facts of a look. Before the first look, the fields `facts` and
-	// decision are zero. If the mount had ended before the first look, the decision is made later, when PID 1 has
+	// `decision` are zero. If the mount had ended before the first look, the decision is made later, when PID 1 has
 	// answered.
 	seen     bool
 	facts    disk.Facts
 	decision disk.Decision
-	// looked is the time at which the newest successful look at the disk ended.
+	// The field `looked` is the time at which the newest successful look at the disk ended.
 	looked time.Time
 	// initial is true if the disk was present at start and still delays READY.
 	initial bool
-	// The field `remount` is true if the disk is to be mounted again. The loop sets remount if the disk's mount ended
-	// without an unmount by hand, or if an unmount by hand could not be recorded. The loop also sets remount when the
-	// operator accepts the disk.
+	// The field `remount` is true if the disk is to be mounted again. The loop sets `remount` if PID 1 ended the disk's
+	// mount, or if an unmount by hand could not be recorded. The loop also sets `remount` when the operator accepts the
+	// disk.
 	remount bool
 	// decisionWithOpeners is a decision for which the agent has already asked who has the disk open. While the disk's
 	// decision stays the same, the agent does not ask again. The end of an action clears decisionWithOpeners.
 	decisionWithOpeners disk.Decision
 	// unreported is true if the decision is new, and is to be reported once the agent knows who has the disk open.
 	unreported bool
-	// growSeq is the sequence number of the disk for which the growth before the next mount has ended, or 0. growErr is
-	// the error of that growth, or nil.
+	// A filesystem may grow before its next mount. growSeq is the sequence number of the disk for which this growth has
+	// ended, or 0. growErr is the error of that growth, or nil.
 	growSeq uint64
 	growErr error
 
@@ -71,7 +72,7 @@ type state struct {
 
 // unconfirmedAction is the action that the next look has to confirm.
 type unconfirmedAction struct {
-	// done is the action that was carried out since the last look, or empty if there was none.
+	// The field `done` is the action that was carried out since the last look, or empty if there was no action.
 	done disk.Action
 	// The field `mounting` is true if a mount was attempted and is not reported yet. The mount may exist even if the
 	// agent did not see its job end.
@@ -99,7 +100,7 @@ type records struct {
 	// The field `alive` is the last time (Agent.monotonic) at which a look or a check found the disk mounted at its mount
 	// point.
 	alive time.Duration
-	// noted is the newest sighting for Host.Remember that is not on record yet, or nil.
+	// The field `noted` is the newest sighting for Host.Remember that is not on record yet, or nil.
 	noted *disk.Sighting
 }
 
@@ -119,9 +120,9 @@ func (st *state) lostMount(f *disk.Facts) bool {
 	return was && !f.MountedBy(uuid) && (uuid != "" || len(f.Mounts) == 0)
 }
 
-// hints limits the looks that events cause. Up to hintsAtOnce events in a row cause looks without delay. Between two
-// later looks, a minimum time must pass. The minimum time begins at hintFirst and doubles with each look, up to
-// hintMost. Once hintsForgotten has passed without a look, the count starts again.
+// The type `hints` limits the looks that events cause at one disk. Up to hintsAtOnce events in a row cause looks
+// without delay. Between two later looks, a minimum time must pass. The minimum time begins at hintFirst and doubles
+// with each look, up to hintMost. Once hintsForgotten has passed without a look, the count starts again.
 type hints struct {
 	count int
 	last  time.Time

@@ -14,8 +14,8 @@ import (
 const (
 	retryFirst = time.Second
 	retryMost  = time.Hour
-	// longest is the number of failures in a row after which the wait no longer grows. After that number of failures,
-	// the wait is retryMost.
+	// The constant `longest` is the number of failures in a row after which the wait no longer grows. After that number
+	// of failures, the wait is retryMost.
 	longest = 13
 	// No event shows that a fault of the node is resolved. No event shows that the last user has closed a filesystem
 	// that is still mounted elsewhere (disk.ErrHeld). Retries after a fault of the node or after disk.ErrHeld may be
@@ -62,8 +62,8 @@ type tries struct {
 	attempts
 	// The field `unmountable` is true if a mount of the disk has failed.
 	unmountable bool
-	// failedFacts are the facts at the last failure, or nil if there was none. Before the time retryAfter, an action is
-	// tried again only after a change of the disk (tries.blocked).
+	// failedFacts are the facts at the last failure, or nil if there was none. Until the time retryAfter, an action is
+	// tried again only if the disk has changed since the failure (tries.blocked).
 	failedFacts *disk.Facts
 	retryAfter  time.Time
 	// The field `retry` is the time at which the disk is to be looked at again, or zero if no retry is due.
@@ -80,7 +80,7 @@ func (t *tries) blocked(f *disk.Facts, now time.Time) bool {
 	return t.failedFacts != nil && t.failedFacts.Writes == f.Writes && t.failedFacts.Size == f.Size && now.Before(t.retryAfter)
 }
 
-// forget clears the failures, for example after a success, an accept or a reload.
+// The method `forget` clears the failures, for example after a success, an accept or a reload.
 func (t *tries) forget() {
 	t.count, t.step, t.failedFacts, t.unmountable = 0, 0, nil, false
 }

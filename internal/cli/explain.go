@@ -23,11 +23,12 @@ type Dump struct {
 	Hotmount string         `json:"hotmount"`
 	Settings *disk.Settings `json:"settings"`
 	Facts    *disk.Facts    `json:"facts"`
-	// Formats is a copy of Facts.Standing.Formats, in nanoseconds. The JSON of Facts omits the original.
+	// Formats is a copy of Facts.Standing.Formats, in nanoseconds. The JSON of Facts does not contain
+	// Facts.Standing.Formats.
 	Formats []time.Duration `json:"formats"`
 	Content *disk.Content   `json:"content"`
 	// Fails is the reason why the daemon could not carry out the decision. Helps is the remedy for the failure. Fails
-	// and Helps are empty without a failure.
+	// and Helps are empty if the daemon has reported no failure of this decision.
 	Fails string `json:"fails,omitempty"`
 	Helps string `json:"helps,omitempty"`
 }
@@ -139,7 +140,7 @@ func Explain(w io.Writer, from *Dump) error {
 	return err
 }
 
-// signs contains the words that show whether a disk matches a selector or meets a condition.
+// The variable `signs` contains the words that show whether a disk matches a selector or meets a condition.
 var signs = map[bool]string{true: "yes", false: "NO "}
 
 // matchLines returns a line for each selector, with what the selector expects and what was found on the disk.

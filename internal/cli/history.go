@@ -45,7 +45,7 @@ func describe(id disk.Identity) string {
 	return fmt.Sprintf("%s, %s, %s, disk sequence number %d of boot %s", serial, disk.HumanSize(id.Size), slot, id.Seq, disk.Visible(id.Boot))
 }
 
-// indented returns the lines of evidence, each with an indent.
+// The function `indented` returns the lines of evidence, each with an indent.
 func indented(evidence []string) string {
 	var b []byte
 	for _, line := range evidence {

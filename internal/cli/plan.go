@@ -49,7 +49,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	for i := range disks {
 		f := &disks[i]
 		if !installed {
-			// The installation of hotmount would record the attached disks, so Plan treats each disk as recorded.
+			// An installation of hotmount would record the attached disks. Plan therefore treats each disk as recorded.
 			id := f.Identity(boot)
 			f.Standing.Present, f.Standing.Formatting = &id, ""
 		}

@@ -107,8 +107,8 @@ func TestPlanOfOtherSettings(t *testing.T) {
 }
 
 // TestFailing checks that plan, explain and status describe a failure in the same way: what fails, how often, and when
-// the daemon tries again. The daemon publishes each failure for one attachment of the disk and for one decision. For
-// any other attachment or decision, the commands must not show the failure.
+// the daemon tries again. Each failure that the daemon publishes belongs to one attachment of the disk and to one
+// decision. For any other attachment or decision, the commands must not show the failure.
 func TestFailing(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()

@@ -77,8 +77,8 @@ func Colour(w io.Writer) bool {
 // columns is the maximum width of the table, in characters.
 const columns = 100
 
-// wrap breaks a text at spaces so that no line has more characters than the constant `columns`. wrap puts the text indent
-// before each line except the first.
+// The function `wrap` breaks a text at spaces so that no line has more characters than the constant `columns`. The
+// parameter `indent` is the text at the start of each line except the first.
 func wrap(text, indent string) string {
 	var b strings.Builder
 	width := 0

@@ -23,13 +23,14 @@ type Status struct {
 	// Fault is the value of disk.Settings.Fault.
 	Fault string       `json:"configuration_fault,omitempty"`
 	Disks []DiskStatus `json:"disks"`
-	// Missing are the filesystems of earlier boots that are on none of the attached disks. Missing does not include a
-	// filesystem if hotmount noticed the removal of its disk. For users other than root, the list is empty.
+	// Missing lists the filesystems that were mounted in an earlier boot, and that are on none of the attached disks.
+	// Missing does not include a filesystem if hotmount noticed the removal of its disk. For users other than root, the
+	// list is empty.
 	Missing []MissingStatus `json:"missing,omitempty"`
 	// MissingUnknown is the reason why the missing filesystems are unknown, or empty if they are known.
 	MissingUnknown string `json:"missing_unknown,omitempty"`
 	// Elsewhere is a message with a remedy if the records belong to a worker with another machine-id. Elsewhere is
-	// empty if the records belong to this worker. Only root can read Elsewhere.
+	// empty if the records belong to this worker. For users other than root, Elsewhere is always empty.
 	Elsewhere string `json:"elsewhere,omitempty"`
 }
 
@@ -96,7 +97,7 @@ func (s *Status) Bad() int {
 }
 
 // GetStatus returns the status of the disks. GetStatus makes the same decisions as the daemon, from the same facts. The
-// parameter hung maps the path of each dead filesystem to the PID of the process that hangs there (usage.Of).
+// parameter `hung` maps the path of each dead filesystem to the PID of the process that hangs there (usage.Of).
 func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map[string]int) (*Status, error) {
 	disks, sizes, err := usage.Scan(ctx, h.For(s), hung)
 	if err != nil {
@@ -197,8 +198,10 @@ func DaemonRuns(root string) bool {
 // addPublished adds the failure that the daemon has published for the disk. For a caller other than root, addPublished
 // also adds the daemon's decision and what the daemon has read from the disk.
 func (d *DiskStatus) addPublished(l *disk.Line, daemon string) {
-	// Users other than root can see whether a disk is mounted, but not the size and the identity of the filesystem. For
-	// these users, hotmount status shows the daemon's decision if both decisions agree about the mount.
+	// Users other than root can see whether a disk is mounted, but not the size and the identity of the filesystem.
+	// hotmount status shows these users the daemon's decision, if that decision and the command's own decision agree on
+	// whether the disk is mounted. hotmount status also shows the daemon's decision if the daemon has found the disk
+	// mounted where another filesystem belongs (ReasonMisplaced).
 	agrees := d.Decision.Mounted() == l.Decision.Mounted() || d.Decision.Mounted() && l.Decision.Reason == disk.ReasonMisplaced
 	if os.Geteuid() != 0 && agrees {
 		d.Content, d.Type, d.UUID, d.Class, d.State, d.Decision, d.Why, d.Next = l.Kind, l.Type, l.UUID, l.Decision.Class, l.Decision.State(), l.Decision, l.Why, l.Next

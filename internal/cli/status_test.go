@@ -28,8 +28,8 @@ func testStatus(at time.Time) *Status {
 	}, Missing: []MissingStatus{{UUID: uuid, Why: strings.Repeat("it was there ", 20), Next: "hotmount forget " + uuid}}, MissingUnknown: "a\x1b"}
 }
 
-// TestStatusFits checks that the table is at most 100 columns wide with every state. In the test, all columns other
-// than the state have their widest values.
+// TestStatusFits checks for every state of a disk that the table is at most 100 characters wide. In the test, all
+// columns other than the state have their widest values.
 func TestStatusFits(t *testing.T) {
 	at := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	const uuid = "0b0f1c6e-aaaa-4000-8000-000000000001"
@@ -148,8 +148,8 @@ func TestStatusYAML(t *testing.T) {
 	}
 }
 
-// TestStatusTellsWhatFailed checks when status shows a failure that the daemon has published. Status must not show the
-// failure for another attachment of the disk, or after the decision has changed.
+// TestStatusTellsWhatFailed checks when status shows a failure that the daemon has published. Status must not show a
+// failure that belongs to another attachment of the disk or to an earlier decision.
 func TestStatusTellsWhatFailed(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()
@@ -189,8 +189,8 @@ func TestStatusTellsWhatFailed(t *testing.T) {
 		if os.Geteuid() != 0 && test.what == "decided otherwise since" {
 			continue // users other than root see the decision of the daemon
 		}
-		// If the daemon is down, status must advise to start the daemon, instead of the remedy that the daemon
-		// published.
+		// If the daemon is down, status must advise the operator to start the daemon. Status must not show the remedy
+		// that the daemon published.
 		if got.State != test.want || got.State == "failed" && (got.Why != "no way" || !strings.HasSuffix(got.Next, "systemctl start hotmount")) {
 			t.Errorf("%s: %+v", test.what, got)
 		}

@@ -70,8 +70,8 @@ func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Sett
 	}
 }
 
-// printStatus prints the table. Below the table, printStatus prints the reason and the remedy for each disk that has a
-// remedy, or that is refused, failed, held or ignored.
+// printStatus prints the table. Below the table, printStatus prints the reason and the remedy for each refused, failed
+// or held disk, and for each ignored disk of a class. printStatus does the same for each other disk that has a remedy.
 func printStatus(w io.Writer, s *Status, colour, wide bool, now time.Time) error {
 	var b bytes.Buffer
 	if err := printTable(&b, s, wide, now); err != nil {

@@ -23,11 +23,12 @@ const DefaultPath = "/etc/hotmount/config.yaml"
 // Source is the set of places from which the settings come.
 type Source struct {
 	// Path is the file that is read if neither --config nor HOTMOUNT_CONFIG names a file. An empty Path means
-	// DefaultPath. The file at Path may be missing. A file that --config or HOTMOUNT_CONFIG names must exist.
+	// DefaultPath. The file at Path may be missing. If --config or HOTMOUNT_CONFIG names a file, that file must exist.
 	Path string
 	// Environ is the environment in the form of os.Environ.
 	Environ []string
-	// Flags is the parsed command line with the flags of AddFlags. Flags is nil if there is no command line.
+	// Flags is the parsed command line of a command to which AddFlags has added flags. Flags is nil if there is no
+	// command line.
 	Flags *pflag.FlagSet
 	// Trust returns an error if the owner or the mode of a file is wrong. If Trust is nil, the file must belong to
 	// root, and only root may have write access to the file.

@@ -698,8 +698,9 @@ func TestDefaultIsFresh(t *testing.T) {
 	}
 }
 
-// The expression commented matches a commented-out line of the shipped file: a key, or a comment within the list of
-// classes. The expression does not match an explanation, in which a space and a capital letter follow the "#".
+// The regular expression `commented` matches a line of the shipped file that is commented out: a key, or a comment
+// within the list of classes. The expression does not match an explanation, in which a space and a capital letter
+// follow the "#".
 var commented = regexp.MustCompile(`(?m)^#((?:  +(?:# .*|(?:- )?[a-z_]+:.*))|[a-z_]+:.*)$`)
 
 // TestManualPage checks that hotmount.yaml(5) gives the default of each key, in the form "key: value".

@@ -14,7 +14,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// files makes a directory with config.yaml and drop-ins.
+// The function `files` makes a directory that contains config.yaml and drop-ins.
 func files(t *testing.T, contents map[string]string) Source {
 	t.Helper()
 	dir := t.TempDir()

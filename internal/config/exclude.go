@@ -22,7 +22,7 @@ type exclusion struct {
 // prefixes map the beginning of a kernel name to the disk's transport.
 var prefixes = map[string]string{"vd": "virtio", "sd": "scsi", "nvme": "nvme", "dm-": "dm", "loop": "loop"}
 
-// limit describes the possible values of one attribute of the disks with one transport.
+// The type `limit` describes the possible values of one attribute for the disks of one transport.
 type limit struct {
 	// maxLength is the highest number of characters. A maxLength of 0 means that the length has no limit.
 	maxLength int
@@ -40,8 +40,8 @@ var attributes = map[string]map[string]limit{
 	// SCSI name string, the disk itself chooses the form of the WWN (scsi_vpd_lun_id).
 	"scsi": {"serial": {}, "model": {maxLength: 16}, "vendor": {maxLength: 8}, "wwn": {}},
 	// The limits are those of SN and MN of Identify Controller (NVMe base specification) and of wwid_show
-	// (drivers/nvme/host). For every NVMe namespace except the first, hotmount puts a prefix with the namespace number
-	// before the serial, such as n2- or n4294967295- (disk.NamespacePrefix).
+	// (drivers/nvme/host). For every NVMe namespace except the first, hotmount puts a prefix before the serial. A
+	// prefix such as n2- or n4294967295- contains the namespace number (disk.NamespacePrefix).
 	"nvme": {"serial": {maxLength: 32}, "model": {maxLength: 40}, "wwn": {begins: []string{"eui.", "nvme.", "uuid."}}},
 	"dm":   {"serial": {}, "mapper_names": {}},
 	// A disk whose name shows no transport may have any attribute.
@@ -105,8 +105,8 @@ func transportOf(start string) string {
 	return ""
 }
 
-// buses returns the exclusion's transports, and lists virtio-scsi as scsi, because a virtio-scsi disk has the
-// attributes of a SCSI disk.
+// The method `buses` returns the exclusion's transports. For virtio-scsi, `buses` returns scsi, because a virtio-scsi
+// disk has the attributes of a SCSI disk.
 func (e exclusion) buses() []string {
 	var all []string
 	for _, t := range e.Transport {

@@ -92,8 +92,8 @@ func readDropIns(dir string, trust func(fs.FileInfo) error) ([]document, error) 
 	return documents, nil
 }
 
-// missing(name) reports whether the path does not exist. The result is false for a path with a dangling symlink,
-// because the symlink was meant to lead to a file.
+// missing(name) reports whether the path does not exist. The result is false if any component of the path is a dangling
+// symlink, because the symlink was meant to lead to a file.
 func missing(name string) bool {
 	for path := filepath.Clean(name); ; path = filepath.Dir(path) {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {

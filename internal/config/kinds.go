@@ -66,8 +66,8 @@ var boolean = kind{
 	parse: func(s string) (any, bool) { return s == "true", s == "true" || s == "false" },
 }
 
-// duration returns a kind for durations between the parameters `least` and most. If most is 0, the durations have no
-// upper bound.
+// The function `duration` returns a kind for durations between the parameters `least` and `most`. If `most` is 0, the
+// durations have no upper bound.
 func duration(least, most time.Duration) kind {
 	limits := "of at least " + short(least)
 	if most > 0 {
@@ -128,7 +128,8 @@ var units = map[string]uint64{
 	"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
 }
 
-// short returns the text of a duration without zero minutes and seconds, such as "10m" and "1h".
+// The function `short` returns a duration as text, without zero seconds and zero minutes at the end: "10m" or "1h", not
+// "10m0s" or "1h0m0s".
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -42,7 +42,7 @@ type parser struct {
 type section struct {
 	at     place
 	values layer
-	// The map from contains the place of each key, such as "names", and of each entry of a list, such as "names[0]".
+	// The map `from` contains the place of each key, such as "names", and of each entry of a list, such as "names[0]".
 	from origins
 }
 
@@ -87,8 +87,8 @@ func (s *section) fillIn() {
 	s.values = values
 }
 
-// selects reports whether the section has a selector. "partitions: false" does not count as a selector, because the
-// value false selects no disk.
+// The method `selects` reports whether the section has a selector. "partitions: false" does not count as a selector,
+// because the value false selects no disk.
 func (s *section) selects() bool {
 	return slices.ContainsFunc(selectorKeys, func(k key) bool {
 		value, given := s.values[k.name]
@@ -190,7 +190,7 @@ func (p *parser) section(n *yaml.Node, full string, keys []key) (s section, ok b
 	return section{p.place(n, full), values, from}, nodes != nil
 }
 
-// values returns the valid values of the keys, and their places.
+// The method `values` returns the valid values of the keys, and the place of each key and each list entry in the file.
 func (p *parser) values(nodes map[string]*yaml.Node, parent string, keys []key) (layer, origins) {
 	values, from := layer{}, origins{}
 	for _, k := range keys {

@@ -137,9 +137,8 @@ func TestFaultsOfSelectors(t *testing.T) {
 	}
 }
 
-// TestSelectorsWithoutDisks checks that an exclusion is a fault if its selectors show that no disk can match. In a
-// class, the same selectors must not be a fault, because the command `hotmount plan` reports a class that selects no
-// disk.
+// TestSelectorsWithoutDisks checks that an exclusion is a fault if its selectors show that no disk can match. Load must
+// accept the same selectors in a class, because the command `hotmount plan` reports a class that selects no disk.
 func TestSelectorsWithoutDisks(t *testing.T) {
 	for line, want := range map[string]string{
 		"names: [\"d*\"]":                                                          "",

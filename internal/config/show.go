@@ -25,13 +25,13 @@ func Show(src Source) (string, error) {
 // File returns a configuration file that has the same effect as the settings.
 func File(s *disk.Settings) string { return file(s, nil) }
 
-// file returns the settings as a configuration file. If the parameter named from is not nil, a comment after each value
-// names the origin of the value.
+// The function `file` returns the settings as a configuration file. If the parameter `from` is not nil, a comment after
+// each value names the origin of the value.
 func file(s *disk.Settings, from origins) string {
 	var b strings.Builder
 	known := from != nil
-	// section writes the keys of a struct. The parameter `first` is the text before the first line. The parameter `others`
-	// is the text before each later line.
+	// section writes the keys of a struct. The parameter `first` is the text at the start of the first line. The
+	// parameter `others` is the text at the start of each later line.
 	section := func(of any, keys []key, first, others string, from origins) {
 		values := fields(of)
 		for _, k := range keys {
@@ -68,7 +68,7 @@ func Origin(src Source, key string) string {
 	return from.placeOf(key).String()
 }
 
-// written returns a value of the key as it appears in a file.
+// The method `written` returns a value of the key in the form that the value has in a configuration file.
 func (k key) written(value any) string {
 	switch v := value.(type) {
 	case time.Duration:
@@ -113,8 +113,8 @@ func sizeText(n uint64) string {
 }
 
 // Directories returns an error if a component of a class directory's path is a symbolic link, is not a directory, or
-// cannot be examined. Directories refuses a symbolic link, because the link can later lead to another directory than
-// that of the mounts.
+// cannot be examined. Directories refuses a symbolic link, because the link can later lead to a directory other than
+// the one that contains the mounts.
 func Directories(src Source) error {
 	s, from, err := load(src)
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 	testPrefix = prefix + "TEST_"
 )
 
-// AddFlags adds --config and a flag for every scalar key. The flags `accept` any value, because Load checks the values.
+// AddFlags adds --config and a flag for every scalar key. The flags accept any value, because Load checks the values.
 // Load reports a wrong value of a flag together with all other faults.
 func AddFlags(flags *pflag.FlagSet) {
 	flags.String(configFlag, DefaultPath, "configuration `file`")

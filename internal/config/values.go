@@ -109,8 +109,8 @@ func emptyBracket(glob string) bool {
 	})
 }
 
-// reserved are directories that the system needs unchanged, and hotmount's state directory. A purge of the package
-// removes the state directory with everything below it.
+// The variable `reserved` lists hotmount's state directory, and the directories that the system needs unchanged. A
+// purge of the package removes the state directory with everything below it.
 var reserved = []string{"/proc", "/sys", "/dev", "/run", "/etc", "/usr", "/boot", "/var/lib/hotmount"}
 
 func wrongDirectory(s, expected string) string {
@@ -120,7 +120,8 @@ func wrongDirectory(s, expected string) string {
 	case s == "/":
 		return "a separate directory, not the root directory"
 	// The mount unit's name is the escaped path, with "\x2d" for "-", and has at most 255 characters (UNIT_NAME_MAX in
-	// systemd's src/basic/unit-name.h). The UUID in the unit's name and ".mount" take 55 of the 255 characters.
+	// systemd's src/basic/unit-name.h). The unit's name ends with a separator, the escaped UUID and ".mount", which
+	// take 55 of the 255 characters.
 	case len(s)+3*strings.Count(s, "-") > 190:
 		return "a path that is short enough for the name of a mount unit: at most 190 characters, where a '-' counts as 4"
 	}

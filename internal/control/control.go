@@ -64,8 +64,8 @@ func Serve(ctx context.Context, path string, handle Handler) error {
 	if err != nil {
 		return fmt.Errorf("cannot open the socket for hotmount's commands: %w", err)
 	}
-	// The umask of the service already denies access to all users except root. Chmod also denies access if the umask is
-	// wrong. The daemon also checks the uid of the process at the other end.
+	// The umask of the service already denies access to all users except root. Chmod denies access to users other than
+	// root even if the umask is wrong. The daemon also checks the uid of the process at the other end.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("cannot open the socket for hotmount's commands: %w", err), l.Close())
 	}

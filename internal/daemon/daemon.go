@@ -97,8 +97,8 @@ func (d Daemon) Run(ctx context.Context) error {
 	return nil
 }
 
-// connect makes the parts of the daemon. The method `connect` begins to listen to udev's events, so that no event is lost
-// while the agent first looks at all disks.
+// The method `connect` makes the parts of the daemon. The method also begins to listen to udev's events, so that no
+// event is lost during the agent's first look at all disks.
 func (d Daemon) connect() (*parts, error) {
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -183,7 +183,7 @@ func (p *parts) reload(ctx context.Context) error {
 	}
 }
 
-// commanded is the part of the agent that carries out requests of the command line.
+// The interface `commanded` is the part of the agent that carries out requests from the command line.
 type commanded interface {
 	Accept(ctx context.Context, name string, seq uint64, shown disk.Reason) (string, error)
 	Release(ctx context.Context, name string, seq uint64) error

@@ -29,8 +29,8 @@ type attempt struct {
 	unread error
 }
 
-// mostLines limits the lines of mount(8) in a message, and separately the lines of the kernel. mostEntries is the
-// largest number of journal entries that are read.
+// mostLines is the largest number of lines from mount(8) in a message, and also the largest number of lines from the
+// kernel. mostEntries is the largest number of journal entries that are read.
 const (
 	mostLines   = 10
 	mostEntries = "500"
@@ -122,8 +122,8 @@ func aboutOptions(line string, class *disk.Class) bool {
 // causes are the causes of a failed mount. Each cause is recognised by the words of the kernel or of mount(8), and the
 // most certain cause comes first. The words of the kernel are those of Linux 5.10 to 6.18.
 //
-// Only a cause that shows damage names the commands that check the filesystem and format the disk. The field ofNode
-// marks a fault of the node or of the configuration. A format of the disk cannot remove such a fault.
+// The text of a cause names the commands to check the filesystem and to format the disk only if the cause shows damage.
+// The field ofNode marks a fault of the node or of the configuration. Formatting the disk cannot remove such a fault.
 var causes = []struct {
 	words, meaning string
 	ofNode         bool

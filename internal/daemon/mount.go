@@ -37,8 +37,8 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	if errors.As(err, &failed) {
 		if held != nil {
 			// Perhaps PID 1 has not started this mount, because a batch of mounts has not ended
-			// (unit.Manager.CheckHeldBack). A mount that PID 1 has not started is not a fault of the disk, and may
-			// still need its mount point.
+			// (unit.Manager.CheckHeldBack). If PID 1 has not started the mount, the disk is not at fault, and the mount
+			// may still need its mount point later.
 			return disk.OfNode(fmt.Errorf("cannot mount %s: %w", f.ID, held))
 		}
 		a := readAttempt(ctx, run.Exec{}, u.host, f, class, failed.Unit, requestedAt)
@@ -98,9 +98,9 @@ func withRemedy(err error, dir string) error {
 	return err
 }
 
-// The function `await` waits for the time askFirst before it first checks whether the mount has failed. The wait doubles
-// before each further check, up to askMost. Once the wait is at least askSure, a check asks PID 1 even if the mount
-// unit exists, because PID 1 may keep failed units.
+// The function `await` waits for the time askFirst before it first checks whether the mount has failed. The wait
+// doubles before each further check, up to askMost. Once the wait has grown to askSure, each check asks PID 1 even if
+// the mount unit exists: PID 1 may keep a failed unit.
 const (
 	askFirst = time.Second
 	askSure  = 8 * time.Second

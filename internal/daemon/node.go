@@ -22,13 +22,13 @@ import (
 	"hotmount/internal/unit"
 )
 
-// node is the host with the methods that the agent needs.
+// The type `node` adds to the host the methods that the agent needs.
 type node struct {
 	inventory.Host
 	report  *report.Log
 	metrics *metrics.Metrics
-	// The fields `partitions` and loops point to the fields with the same names in the type `parts`. saveSettings sets the
-	// values of those fields from the settings.
+	// The fields `partitions` and `loops` point to the fields with the same names in the type `parts`. saveSettings
+	// sets the values of those fields from the settings.
 	partitions, loops *atomic.Bool
 	// driversFault is the text of the last error of rememberDrivers.
 	driversFault *atomic.Value

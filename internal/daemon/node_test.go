@@ -18,7 +18,7 @@ import (
 )
 
 // TestFormerDirectories checks that a former class directory stays on record while a mount, mount point or link of
-// hotmount is in it. The record must end once nothing of hotmount is in the directory.
+// hotmount is in it. Once the directory contains none of these, hotmount must remove the directory from the record.
 func TestFormerDirectories(t *testing.T) {
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
 	h := nodetest.New(t)
@@ -72,7 +72,7 @@ func TestFormerDirectories(t *testing.T) {
 	check("without their classes", "now", "new", "leftover", "draft", "linked", "mounted")
 	save("now")
 	check("once more", "now", "leftover", "draft", "linked", "mounted")
-	// When the mounts and leftovers are gone, the record of their directories must end.
+	// Once the mounts and leftovers are gone, hotmount must remove their directories from the record.
 	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": root})
 	for _, name := range []string{"leftover", "draft", "linked"} {
 		if err := os.RemoveAll(at(name)); err != nil {

@@ -29,8 +29,9 @@ func sh(t *testing.T, script string) {
 // the metadata of files.
 const fillUp = "mkdir fill; for i in 1 2; do cat /dev/zero >>fill/f 2>/dev/null || [ $? = 1 ]; sync; done; while mkdir fill/$i 2>/dev/null; do i=$((i+1)); done"
 
-// TestFullRoot checks a filesystem that is full even for root. hotmount must still make mount points and write records
-// there, with the space of its reserve. Formatting must stay off until the check of the state directory succeeds.
+// TestFullRoot checks a filesystem that is full even for root. On such a filesystem, hotmount must still make mount
+// points and write records. For this purpose, hotmount uses the space of its reserve. Formatting must stay off until
+// the check of the state directory succeeds.
 func TestFullRoot(t *testing.T) {
 	for name, tt := range map[string]struct{ mkfs, fill string }{
 		"ext4":                 {"mkfs.ext4 -q -F", fillUp},

@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/unit"
 )
 
-// units makes PID 1 carry out what the agent has decided.
+// The type `units` makes PID 1 carry out what the agent has decided.
 type units struct {
 	*unit.Manager
 	mounting *arrivals

@@ -17,7 +17,8 @@ func TestRunOnlyWithWork(t *testing.T) {
 	u := units{Manager: new(unit.Manager), host: h}
 	vdb := disk.ID{Name: "vdb", Dev: disk.Dev{Major: 254, Minor: 16}, Seq: 1016}
 	there := t.TempDir()
-	// If Run starts a program, Run returns an error, because the path is not a mount point of a class.
+	// The path is not a mount point of hotmount. Run therefore returns an error in each case in which Run would start a
+	// program.
 	check := func(what string, p disk.Program, path string, runs bool) {
 		t.Helper()
 		if err := u.Run(t.Context(), p, vdb, path); (err != nil) != runs {

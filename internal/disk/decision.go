@@ -66,8 +66,8 @@ type Settings struct {
 	Settle time.Duration `json:"settle"`
 	// ScanRate is the limit, in bytes per second, for the reads of a proof that a disk is blank. 0 means no limit.
 	ScanRate uint64 `json:"scan_rate"`
-	// ReadyTimeout is the longest time that the daemon waits before READY=1 (sd_notify(3)) for the disks that are
-	// attached when it starts.
+	// ReadyTimeout is the longest time by which the daemon delays READY=1 (sd_notify(3)) at its start. During this
+	// time, the daemon waits for the disks that are attached at its start.
 	ReadyTimeout time.Duration `json:"ready_timeout"`
 	// Rescan is the interval at which the daemon examines all disks again.
 	Rescan time.Duration `json:"rescan"`
@@ -180,11 +180,11 @@ type Class struct {
 func (c *Class) MountPoint(uuid string) string { return path.Join(c.Directory, uuid) }
 
 // Marker is the name of the only file in a mount point on which nothing is mounted. The marker and its directory are
-// immutable (chattr(1)) if the filesystem supports the attribute. In an immutable mount point, a program cannot create
-// a file on the system disk, and cannot remove the marker. The provisioner regards a released volume as cleaned when
-// the volume's directory is empty (DeleteContents in the provisioner's pkg/util). If the mount point of an unmounted
-// volume were empty, the provisioner would regard the volume as cleaned. The provisioner would then give the disk out
-// again as a new volume, with the old data.
+// immutable (chattr(1)) if the filesystem supports the attribute. If the mount point is immutable, a program cannot
+// create files there, and cannot remove the marker. Files in an unmounted mount point would be on the system disk. The
+// provisioner regards a released volume as cleaned when the volume's directory is empty (DeleteContents in the
+// provisioner's pkg/util). If the mount point of an unmounted volume were empty, the provisioner would regard the
+// volume as cleaned. The provisioner would then give the disk out again as a new volume, with the old data.
 const Marker = "not-mounted"
 
 // RemoveCommands returns the commands with which an operator removes a mount point. Nothing may be mounted on the mount

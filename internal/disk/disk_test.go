@@ -216,8 +216,8 @@ func TestFindPeers(t *testing.T) {
 	if f.FindPeers(pointers(all)); len(f.SameSerial) != 3 || f.SameSerial[0].Name != "vdb" || f.SameSerial[0].Type != "xfs" || f.SameSerial[2].Name != "vdd" {
 		t.Errorf("peers %+v", f.SameSerial)
 	}
-	// virtio truncates serials, so a disk and a disk with the truncated serial are peers. A disk and its partition are
-	// not peers, although the partition's serial contains the disk's serial.
+	// virtio truncates serials. Two disks are therefore peers if the serial of one is the truncated serial of the
+	// other. A disk and its partition are not peers, although the partition's serial contains the disk's serial.
 	long := disk("sda", 5, "ABCDEFGHIJKLMNOPQRST-and-more", uuid)
 	cut, part := disk("vdf", 6, "ABCDEFGHIJKLMNOPQRST", ""), disk("vdf1", 6, "ABCDEFGHIJKLMNOPQRST-part1", "")
 	part.Whole = "vdf"

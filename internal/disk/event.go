@@ -33,7 +33,7 @@ const (
 	EventRecovered
 	// EventGone: a disk was detached.
 	EventGone
-	// EventDisregarded: no class selects a partition any more, so hotmount no longer looks at the partition, and does
+	// EventDisregarded: no class selects this partition any longer. hotmount no longer looks at the partition, and does
 	// not change it. EventDisregarded is also the event for a detached disk that no class selected.
 	EventDisregarded
 	// EventBounced: a mount ended because PID 1 considered the disk unplugged, or did a soft reboot. hotmount mounts

@@ -81,7 +81,7 @@ type Facts struct {
 	// LoopsUnsure reports that hotmount cannot tell whether the loop devices in Loops are on this disk or on another
 	// disk.
 	LoopsUnsure bool `json:"loops_unsure,omitempty"`
-	// Bound are the places at which the disk's device node is bind-mounted (mounts.Bound). For a whole disk, Bound
+	// Bound lists the places at which the disk's device node is bind-mounted (mounts.Bound). For a whole disk, Bound
 	// includes the nodes of its partitions. For a partition, Bound includes the device node of the whole disk.
 	Bound []string `json:"bound,omitempty"`
 	// Neighbours reports that a CSI driver or a virtual machine monitor on the node may open the disk without O_EXCL.
@@ -117,10 +117,9 @@ type Facts struct {
 	Udev Udev `json:"udev"`
 	// Standing is what hotmount's records contain about the disk.
 	Standing Standing `json:"standing"`
-	// SameSerial are the other attached disks with this disk's serial. SameWWN are the other attached disks with this
-	// disk's WWN, but only if at least one of the two disks has no serial. SameWWN also contains the multipath device
-	// for the WWN. SameUUID are the other attached disks that have a filesystem with the UUID of this disk's
-	// filesystem.
+	// SameSerial are the other attached disks with this disk's serial. SameWWN are the other attached disks that have
+	// this disk's WWN, if this disk or the other disk has no serial. SameWWN also contains the multipath device for the
+	// WWN. SameUUID are the other attached disks that have a filesystem with the UUID of this disk's filesystem.
 	SameSerial []Peer `json:"same_serial,omitempty"`
 	SameWWN    []Peer `json:"same_wwn,omitempty"`
 	SameUUID   []Peer `json:"same_uuid,omitempty"`

@@ -68,8 +68,8 @@ func (f *Facts) Adopted() uint64 {
 }
 
 // Fixed reports whether the filesystem on the disk must not grow. A filesystem is fixed if this node did not make it,
-// and the disk has not grown since this node first mounted the filesystem. The owner of a fixed filesystem may need the
-// rest of the disk.
+// and the disk has not grown since this node first mounted the filesystem. The owner of a filesystem that this node did
+// not make may need the rest of the disk.
 func (f *Facts) Fixed() bool { return f.Size <= f.Adopted() }
 
 // Spans returns the geometry of the disk's mounted filesystem, or nil if unknown.
@@ -82,7 +82,7 @@ func (f *Facts) Spans() *Geometry {
 
 // Full reports whether the disk's mounted filesystem has the largest size that is possible on the disk. Full is true
 // only if hotmount measured the filesystem, now or when hotmount last saw it. The superblock on the disk must also
-// contain the measured size, or must have contained the size at that time.
+// contain the measured size, now or when hotmount last saw the filesystem.
 //
 // For up to a minute after an XFS filesystem has grown, the new size is only in the log of the filesystem
 // (xfs_log_worker, Linux, fs/xfs/xfs_log.c). After a reset in that minute, hotmount must still see that the filesystem

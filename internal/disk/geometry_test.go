@@ -26,8 +26,8 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// TestFull checks for which filesystems Full returns true: a full filesystem fills its disk. Full accepts a measurement
-// only if the superblock on the disk shows the same size. Without the superblock or a measurement, Full accepts a
+// TestFull checks the results of Full. A filesystem is full if it fills its disk. Full accepts a measurement only if
+// the superblock on the disk shows the same size. If the superblock or the measurement is unknown, Full accepts a
 // record that the filesystem was full at the same disk size. For a filesystem that is larger than its disk, Full always
 // returns false.
 func TestFull(t *testing.T) {
@@ -64,8 +64,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFixed checks that another machine's filesystem grows only if its disk has grown. A filesystem without a record of
-// its first mount was made on this node.
+// TestFixed checks that hotmount grows a filesystem from another machine only if the disk has grown since the
+// filesystem's first mount on this node. In a Sighting, Adopted is 0 if this node made the filesystem.
 func TestFixed(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

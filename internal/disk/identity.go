@@ -44,8 +44,8 @@ func (f *Facts) Identity(boot string) Identity {
 	return Identity{Boot: boot, Seq: f.Seq, Serial: f.Serial, WWN: f.WorldWide(), Slot: f.Slot, Size: f.Size}
 }
 
-// Is reports whether the two identities may be of one disk. Within one boot, only the sequence numbers are compared. If
-// the boots differ, the method returns the result of Like.
+// Is(other) reports whether the two identities may belong to the same disk. Within one boot, only the sequence numbers
+// are compared. If the boots differ, the method returns the result of Like.
 func (i Identity) Is(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
@@ -109,7 +109,8 @@ func (i Identity) Like(other Identity) bool {
 
 // ResizedTo reports whether the two identities may be of one disk whose size has changed. The disk may have been
 // detached and attached again. If serials or WWNs decide whether both identities are of one disk (see Hardware), the
-// result is this decision. Otherwise ResizedTo requires equal slots, and that the other identity has the larger size.
+// result is this decision. Otherwise, both identities must have the same slot and no serial, and the other identity
+// must have the larger size.
 func (i Identity) ResizedTo(other Identity) bool {
 	if i.Size == other.Size {
 		return false

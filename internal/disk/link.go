@@ -23,8 +23,8 @@ func (f *Facts) LinkName() string {
 // longestLink is the greatest length of a link's name, in bytes.
 const longestLink = 200
 
-// linkName returns LinkName as bytes in the memory of b, or nil if the disk has no LinkName. If the name fits into b,
-// linkName allocates no memory, because hotmount calls linkName each time it examines a disk.
+// linkName returns the result of LinkName as bytes in the memory of b, or nil if the disk has no LinkName. If the name
+// fits into b, linkName allocates no memory, because hotmount calls linkName each time it examines a disk.
 func (f *Facts) linkName(b []byte) []byte {
 	if f.Serial == "" {
 		return nil

@@ -12,9 +12,9 @@ const (
 )
 
 // mkfsKeys are the options of mkfs.xfs that a class may set. mkfsKeys leaves out options that add another device,
-// choose another size, or change when mkfs writes. mkfsKeys also leaves out options that make a filesystem which the
-// kernel may be unable to mount. After a crash with some other options, hotmount could not recognise the unfinished
-// filesystem, so mkfsKeys leaves out these options, too.
+// choose another size, or change the time at which mkfs writes. mkfsKeys also leaves out options that make a filesystem
+// which the kernel may be unable to mount. With some other options, hotmount could not recognise the unfinished
+// filesystem after a crash. mkfsKeys leaves out these options, too.
 var mkfsKeys = map[string][]string{
 	"-d": {"agcount", "su", "sw", "sunit", "swidth", "noalign"},
 	"-i": {"size", "maxpct", "sparse", "nrext64"},

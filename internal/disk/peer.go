@@ -10,7 +10,8 @@ import (
 type Peer struct {
 	ID
 	Slot string `json:"slot,omitempty"`
-	// Type and UUID are the type and the UUID of the peer's content, empty if unknown. Only a filesystem has a UUID.
+	// Type and UUID are the type and the UUID of the peer's content, empty if unknown. UUID is also empty if the
+	// content is not a filesystem.
 	Type string `json:"type,omitempty"`
 	UUID string `json:"uuid,omitempty"`
 	// Mounted is the first place at which the peer is mounted, empty if it is not mounted.

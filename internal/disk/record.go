@@ -39,7 +39,7 @@ type Record struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// Time returns when the format began. If Begun is in the future, Time returns Noticed.
+// Time returns the time at which the format began. If Begun is in the future, Time returns Noticed.
 func (r *Record) Time(now time.Time) time.Time {
 	if r.Begun.After(now) && !r.Noticed.IsZero() {
 		return r.Noticed
@@ -50,9 +50,9 @@ func (r *Record) Time(now time.Time) time.Time {
 // Made reports whether the record shows that the filesystem was made.
 func (r *Record) Made() bool { return !r.Ended.IsZero() && r.Failure == "" }
 
-// Sighting is the record of a mounted filesystem: on which disk it was, and when. Each filesystem UUID has one
-// sighting. hotmount also keeps a Sighting of content that it does not mount. Such a Sighting has no class, and may
-// have no UUID. In such a Sighting, Mounted is when hotmount last saw the content.
+// Sighting is the record of a mounted filesystem: on which disk it was, and when. hotmount keeps only one such record
+// for each filesystem UUID. hotmount also keeps a Sighting of content that it does not mount. Such a Sighting has no
+// class, and may have no UUID. In such a Sighting, Mounted is when hotmount last saw the content.
 type Sighting struct {
 	// Identity is the identity of the disk when the filesystem was last seen on it.
 	Identity Identity `json:"identity"`
@@ -64,8 +64,8 @@ type Sighting struct {
 	Directory string `json:"directory,omitempty"`
 	// Mounted is when the filesystem was last found mounted.
 	Mounted time.Time `json:"mounted"`
-	// At is the time of Mounted on CLOCK_MONOTONIC (clock_gettime(2)), in the boot that Identity names. Unlike the wall
-	// clock, CLOCK_MONOTONIC cannot be set.
+	// At is the same point in time as Mounted, measured by CLOCK_MONOTONIC (clock_gettime(2)) in the boot that Identity
+	// names. Unlike the wall clock, CLOCK_MONOTONIC cannot be set.
 	At time.Duration `json:"at,omitempty"`
 	// Left reports that hotmount saw the disk being detached after the time Mounted.
 	Left bool `json:"left,omitempty"`
@@ -75,8 +75,8 @@ type Sighting struct {
 	// Adopted is the size of the disk in bytes at the filesystem's first mount on this node. If this node made the
 	// filesystem, Adopted is 0.
 	Adopted uint64 `json:"adopted,omitempty"`
-	// Newest is the highest sequence number of the disks that were attached at the time Mounted, or 0 if unknown. Disks
-	// that were attached after the time Mounted have a higher number.
+	// Newest is the highest sequence number of the disks that may have been attached when this disk left, or 0 if
+	// unknown. A disk with a higher sequence number than Newest was attached later.
 	Newest uint64 `json:"newest,omitempty"`
 }
 
@@ -87,13 +87,13 @@ type Place struct {
 	Directory, Class string
 }
 
-// In reports whether the place belongs to the class. The comparison is by directory, because a class may have been
+// In(c) reports whether the place belongs to the class c. The comparison is by directory, because a class may have been
 // renamed. For an old record without a directory, the comparison is by the name of the class.
 func (p Place) In(c *Class) bool {
 	return p.Directory != "" && p.Directory == c.Directory || p.Directory == "" && p.Class != "" && p.Class == c.Name
 }
 
-// Place returns where the filesystem was mounted. Place returns the zero Place for a nil Sighting.
+// Place returns the place at which the filesystem was mounted. Place returns the zero Place for a nil Sighting.
 func (s *Sighting) Place() Place {
 	if s == nil {
 		return Place{}
@@ -101,7 +101,7 @@ func (s *Sighting) Place() Place {
 	return Place{s.Directory, s.Class}
 }
 
-// Place returns where the disk was given out. Place returns the zero Place for a nil Given.
+// Place returns the place at which the disk was given out. Place returns the zero Place for a nil Given.
 func (g *Given) Place() Place {
 	if g == nil || g.Class == "" {
 		return Place{}

@@ -19,8 +19,8 @@ type Running struct {
 	At      time.Duration `json:"at"`
 }
 
-// Seen returns the value of r after one more scan. If the new scan finds the same mount as the last scan, Seen adds the
-// time between the two scans to Ran.
+// Seen returns a copy of r to which one more scan has been added. If the new scan finds the same mount as the last
+// scan, Seen adds the time between the two scans to Ran.
 func (r Running) Seen(boot string, seq uint64, mounted time.Time, at time.Duration) Running {
 	if !mounted.IsZero() && r.Boot == boot && r.Seq == seq && r.Mounted.Equal(mounted) && at > r.At {
 		r.Ran += at - r.At

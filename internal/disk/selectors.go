@@ -26,7 +26,7 @@ type Selectors struct {
 	Model  []string `json:"model,omitempty"`
 	Vendor []string `json:"vendor,omitempty"`
 	ByPath []string `json:"by_path,omitempty"`
-	// Size is the range of the disk's size.
+	// Size is the range in which the disk's size must lie.
 	Size SizeRange `json:"size,omitzero"`
 	// Rotational and Removable must equal the fields with these names in the disk's Facts. If Local is true,
 	// Facts.Fabric must be false; if Local is false, Facts.Fabric must be true. A nil Rotational, Removable or Local

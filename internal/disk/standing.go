@@ -7,8 +7,8 @@ import (
 
 // HoldFile is the path of a file that turns all formatting off while the file exists. HeldBack, OffAtBoot and StateFull
 // are values of Standing.Formatting. HeldBack: the operator has created the hold file. OffAtBoot: the kernel command
-// line turns formatting off. StateFull: the filesystem is full, so no record can be written now. A value that begins
-// with StateGap means that a write has failed, so a record may be missing.
+// line turns formatting off. StateFull: the filesystem that contains /var/lib/hotmount is full, so no record can be
+// written now. A value that begins with StateGap means that a write has failed, so a record may be missing.
 const (
 	HoldFile  = "/etc/hotmount/hold"
 	HeldBack  = HoldFile + " exists"
@@ -37,12 +37,13 @@ type Standing struct {
 	Arrived *Identity `json:"arrived,omitempty"`
 	// Accepted lists the holds that the operator has accepted for this attachment.
 	Accepted []Word `json:"accepted,omitempty"`
-	// Intent is the record of a format of this disk that has begun and has no recorded end, or nil if there is none.
+	// Intent is the record of an unfinished format of this disk, or nil if there is none. An unfinished format has
+	// begun, and its end is not recorded.
 	Intent *Intent `json:"intent,omitempty"`
 	// IntentDoubt reports that Intent may belong to another disk. In this case, only the UUID of the disk's filesystem
 	// matches Intent, and a copy of the filesystem has the same UUID. If Intent announces an overwrite (Intent.Over),
 	// IntentDoubt is also true in two other cases. The first case is a new attachment of the disk in the same boot. The
-	// second case is a reboot, if the size differs, or if neither serial nor WWN matches.
+	// second case is a reboot after which the size differs, or neither serial nor WWN matches.
 	IntentDoubt bool `json:"intent_doubt,omitempty"`
 	// IntentBySlot reports that only slot and size show that Intent belongs to this disk. Serial and WWN do not
 	// identify the disk, the attachment has changed, and no filesystem with the intent's UUID is known on the disk.
@@ -54,13 +55,13 @@ type Standing struct {
 	Fit *Fit `json:"fit,omitempty"`
 	// Before is the record of a filesystem that was on the disk earlier in this attachment, or nil if there was none.
 	Before *Sighting `json:"before,omitempty"`
-	// FormerSerial is the record of the last content on a disk with this disk's serial or WWN (Identity.Same), or on
-	// its partitions. The content is a filesystem that this node mounted or made, or any other content that was on the
+	// FormerSerial records the last content on a disk with this disk's serial or WWN (Identity.Same), or on a partition
+	// of such a disk. The content is a filesystem that this node mounted or made, or any other content that was on the
 	// disk when an earlier boot ended.
 	FormerSerial *Sighting `json:"former_serial,omitempty"`
 	// FormerSlot is the record of the content that was on a disk of this size in this slot when an earlier boot ended.
-	// FormerSlot is nil if there is no such record. If FormerSerial is the same record, and the record names no UUID,
-	// FormerSlot is also nil.
+	// FormerSlot is nil if there is no such record. FormerSlot is also nil if it would be the same record as
+	// FormerSerial, and the record names no UUID.
 	FormerSlot *Sighting `json:"former_slot,omitempty"`
 	// Noted is the record of content that hotmount found on the disk in this attachment, and that is not mounted. Noted
 	// is nil if there is no such record.
@@ -74,9 +75,10 @@ type Standing struct {
 	Unmounted Reason `json:"unmounted,omitempty"`
 	// Remount reports that the operator has cleared Unmounted, and that the disk has not been found mounted since.
 	Remount bool `json:"remount,omitempty"`
-	// WasMounted is when hotmount last found the disk's filesystem newly mounted during this attachment, or zero.
+	// WasMounted is the time at which hotmount last found a new mount of the disk's filesystem in this attachment, or
+	// zero.
 	WasMounted time.Time `json:"was_mounted,omitzero"`
-	// MountedAt is the time of WasMounted on CLOCK_MONOTONIC.
+	// MountedAt is the same point in time as WasMounted, measured by CLOCK_MONOTONIC.
 	MountedAt time.Duration `json:"mounted_at,omitempty"`
 	// OnRecord reports that the filesystem was last mounted from this disk, as far as serial, slot and size show.
 	OnRecord bool `json:"on_record,omitempty"`
@@ -99,8 +101,8 @@ type Standing struct {
 	// Used is the record that other software used the disk. Used is nil if there is no such record, or if the operator
 	// has accepted the disk since.
 	Used *Use `json:"used,omitempty"`
-	// UsedLongAgo reports that Used is among the oldest records, which package store drops first. The daemon then
-	// records the use again, as the newest record.
+	// UsedLongAgo reports that Used is among the oldest records. The package `store` drops the oldest records first. If
+	// UsedLongAgo is true, the daemon records the use again, as the newest record.
 	UsedLongAgo bool `json:"-"`
 	// Volume is the record of the last sighting of this disk's filesystem, on this disk or on another disk. Volume is
 	// nil if there is no such record.
@@ -109,19 +111,19 @@ type Standing struct {
 	// out as a block volume. Given is nil if none of these disks was given out.
 	Given *Given `json:"given,omitempty"`
 	// Link is the path at which the disk is given out now, empty if it is not given out. Link is a path in a class
-	// directory. The link leads to this attachment and never to another attachment.
+	// directory. Link is also empty if the link leads nowhere, or to another attachment.
 	Link string `json:"link,omitempty"`
-	// MountFailure is why the daemon failed to mount the disk, or empty if no failure is known. Only package helper
-	// sets MountFailure, before it offers or checks a token for `hotmount format`.
+	// MountFailure is why the daemon failed to mount the disk, or empty if no failure is known. Only the package
+	// `helper` sets MountFailure, before `hotmount format` offers or checks a token.
 	MountFailure string `json:"-"`
-	// Formats contains one entry for each other disk that this node began to format. An entry is the time since the
-	// last format of that disk began. The newest format is the last entry. A negative time means that the clock was set
-	// back.
+	// Formats contains one entry for each other disk that this node began to format. Each entry is the time that has
+	// passed since the start of that disk's last format. The newest format is the last entry. A negative time means
+	// that the clock was set back.
 	Formats []time.Duration `json:"-"`
 }
 
-// Word is one accepted hold: the hold's reason, and the UUID that the decision named (Decision.UUID). A Word does not
-// lift a hold with another reason or UUID.
+// Word is one accepted hold: the hold's reason, and the UUID that the decision named (Decision.UUID). A Word lifts only
+// a hold that has the same reason and the same UUID.
 type Word struct {
 	Reason Reason `json:"reason"`
 	UUID   string `json:"uuid,omitempty"`
@@ -141,7 +143,7 @@ type Intent struct {
 	UUID string `json:"uuid"`
 	// Over reports that the disk was not blank, and that the operator ordered hotmount to overwrite the disk.
 	Over bool `json:"over,omitempty"`
-	// Was is the UUID of the overwritten filesystem, empty if none was known.
+	// Was contains the UUID of the overwritten filesystem, or is empty if no UUID was known.
 	Was string `json:"was,omitempty"`
 	// Left reports that the intent's disk has left its slot. hotmount sets Left only when it begins to format another
 	// disk in the slot, or when the operator accepts the content of another disk there. If Left is true and the

@@ -72,8 +72,8 @@ func (o *Opener) String() string {
 	return fmt.Sprintf("opened for writing by %s (process %d)", o.Command, o.PID)
 }
 
-// Hint returns the end of a message: a command that shows the use of the disk with that device node. Hint returns "" if
-// no process is known.
+// Hint returns the end of a message: a command that shows who uses the disk. The parameter `node` is the path of the
+// disk's device node. Hint returns "" if no process is known.
 func (o *Opener) Hint(node string) string {
 	switch {
 	case o.How == "":

@@ -7,8 +7,8 @@ import (
 
 // WorldWide returns the WWN if the WWN identifies the disk, or "" otherwise. A WWN of the kinds NAA, EUI-64 and UUID
 // identifies the disk, unless its number is zero. A WWN of the kinds "t10." and "nvme." is made from vendor, model and
-// serial. If the disks of one model have no serials, all these disks have the same WWN. The WWN of a partition is the
-// WWN of its disk with "-partN" appended.
+// serial. If the disks of one model have no serials, all these disks have the same "t10." or "nvme." WWN. The WWN of a
+// partition is the WWN of its disk with "-partN" appended.
 func (f *Facts) WorldWide() string {
 	kind, number, _ := strings.Cut(f.WWN, ".")
 	if kind != "naa" && kind != "eui" && kind != "uuid" || strings.Trim(number, "0-") == "" {

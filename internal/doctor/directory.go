@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// directory adds the findings about one class directory and the mounts in the directory.
+// The method `directory` adds the findings about one class directory and the mounts in this class directory.
 func (e *examiner) directory(c *disk.Class) {
 	host := &e.s.Host
 	at, ok := host.place(c.Directory)
@@ -64,8 +64,8 @@ func (e *examiner) noDirectory(c *disk.Class) {
 	}
 }
 
-// covered examines the mounts at the path p, and adds a finding for each mount that another mount hides. If the doctor
-// cannot look at p, covered adds a finding with the reason.
+// The method `covered` examines the mounts at the path p, and adds a finding for each mount that another mount hides.
+// If the doctor cannot look at p, the method adds a finding with the reason.
 func (e *examiner) covered(c *disk.Class, p string, top place, known bool) {
 	f, shown := Finding{Class: c.Name, Paths: []string{p}}, disk.Visible(p)
 	for i := range e.s.Host.Mounts {
@@ -98,7 +98,7 @@ func describe(m *mounts.Mount, dir string) string {
 	return name
 }
 
-// entry adds a finding if something is wrong with an entry of a class directory.
+// The method `entry` adds a finding if something is wrong with an entry of a class directory.
 func (e *examiner) entry(c *disk.Class, entry *Entry, mounted bool) {
 	p := path.Join(c.Directory, entry.Name)
 	f, shown := Finding{Class: c.Name, Paths: []string{p}}, disk.Visible(p)

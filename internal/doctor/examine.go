@@ -56,7 +56,7 @@ type point struct {
 type place struct {
 	point
 	mount *mounts.Mount
-	// own reports whether the path is a mount point.
+	// The field `own` reports whether the path is a mount point.
 	own bool
 }
 

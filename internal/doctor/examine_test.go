@@ -99,7 +99,7 @@ func node(t *testing.T) *Snapshot {
 
 var kubelet = Process{PID: 800, Name: "kubelet", Exe: "/usr/bin/kubelet", Role: Kubelet}
 
-// found returns the level, the kind, and the process or pod of each finding.
+// The function `found` returns the level, the kind, and the process or pod of each finding.
 func found(r *Report) []string {
 	all := []string{}
 	for _, f := range r.Findings {
@@ -138,8 +138,8 @@ func TestExamine(t *testing.T) {
 			s.Host = view(t, "mnt:[1]", hostTable+more+"60 27 "+mount+" rw shared:1 - ext4 none rw\n", nil, Process{PID: 1}, kubelet)
 		})
 	}
-	// The function named adds the mount of a pod's volume. The volume has the name nameOfA, which the provisioner makes
-	// for the first disk. The function also sets the names of the node and the StorageClass.
+	// The function `named` adds the mount of a pod's volume. The volume has the name nameOfA, which the provisioner
+	// makes for the first disk. The function also sets the names of the node and the StorageClass.
 	nameOfA := disk.VolumeName(path.Base(a), "worker-1", "fast")
 	named := func(mount, below string) func(*testing.T, *Snapshot) {
 		return on(func(s *Snapshot) {

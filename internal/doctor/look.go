@@ -78,8 +78,8 @@ func Look(pid int, paths []string, w io.Writer) error {
 	return sights(paths, func(p string) Sight { return sight(root, p) }, func(a Answer) error { return out.Encode(a) })
 }
 
-// maxHung is the number of opens that may hang at the same time. While maxHung opens hang, Look opens no more paths.
-// Each open that hangs occupies a thread.
+// maxHung is the number of openat2(2) calls that may hang at the same time. While this number of calls hangs, Look
+// opens no more paths. Each call that hangs occupies a thread.
 const maxHung = 16
 
 // sights calls look() for several paths concurrently, and passes each result to tell() as soon as the result is known.
@@ -171,8 +171,8 @@ func entry(p string, e fs.DirEntry) (one Entry, err error) {
 	return one, err
 }
 
-// first returns the name of one file in a directory, except hotmount's marker file. The result is "" if the directory
-// has no file other than the marker file.
+// The function `first` returns the name of one file in a directory, but never the name of hotmount's marker file. The
+// result is "" if the directory has no file other than the marker file.
 func first(dir string) (string, error) {
 	d, err := openDirectory(dir)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// views stores the view of PID 1 and all other views in the snapshot.
+// The method `views` stores the view of PID 1 and all other views in the snapshot.
 func (src Source) views(s *Snapshot) error {
 	pids, err := mounts.PIDs(src.Root)
 	if err != nil {
@@ -70,7 +70,7 @@ func (src Source) views(s *Snapshot) error {
 	return src.tables(s)
 }
 
-// tables reads the mount tables of all views.
+// The method `tables` reads the mount tables of all views.
 func (src Source) tables(s *Snapshot) error {
 	if err := src.table(&s.Host); err != nil {
 		return fmt.Errorf("cannot read PID 1's mount table: %w", err)
@@ -117,9 +117,9 @@ func (src Source) table(v *View) error {
 	return err
 }
 
-// process reads the name, the executable and the control group of a process. The name or the executable determines the
-// role. The function does not read files in /proc/PID that depend on the memory of the process, because such a read can
-// hang.
+// The method `process` reads the name, the executable and the control group of a process. The name or the executable
+// determines the role. The method does not read files in /proc/PID that depend on the memory of the process, because
+// such a read can hang.
 func (src Source) process(pid int) (Process, error) {
 	p := Process{PID: pid}
 	name, err := os.ReadFile(src.proc(pid, "comm"))

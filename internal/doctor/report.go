@@ -15,7 +15,7 @@ type Level string
 const (
 	// Problem means that data is or will be in an unexpected place, cannot be stored, or will be lost.
 	Problem Level = "problem"
-	// Warning means that something does not work or may cause trouble, but no data is lost unnoticed.
+	// Warning means that something does not work or may cause trouble, but data is never lost silently.
 	Warning Level = "warning"
 	// Note means that something is worth knowing, but needs no action.
 	Note Level = "note"

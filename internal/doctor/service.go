@@ -22,7 +22,7 @@ type Service struct {
 // name returns the name of the unit.
 func (s *Service) name() string { return path.Base(s.Group) }
 
-// services reads the systemd settings of the kubelets and runtimes whose view is not the host's view.
+// The method `services` reads the systemd settings of the kubelets and runtimes whose view is not the host's view.
 func (src Source) services(ctx context.Context, s *Snapshot) {
 	for i := range s.Views {
 		v := &s.Views[i]

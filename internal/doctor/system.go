@@ -25,7 +25,8 @@ var (
 	}
 )
 
-// system adds findings about the host itself, such as missing programs, and reads the names of pods and containers.
+// The method `system` adds findings about the host itself, such as missing programs. The method also reads the names of
+// pods and containers.
 func (src Source) system(s *Snapshot, fault string) {
 	if fault != "" {
 		s.Found.Add(Finding{}, Warning, FaultySettings, advice("configuration"),
@@ -115,8 +116,9 @@ func (src Source) udevRules(s *Snapshot) error {
 	return nil
 }
 
-// names reads the names of pods and containers from the file names of kubelet's logs: /var/log/pods/NAMESPACE_POD_UID
-// and /var/log/containers/POD_NAMESPACE_CONTAINER-ID.log. The method does not open the logs.
+// The method `names` reads the names of pods and containers from the file names of kubelet's logs:
+// /var/log/pods/NAMESPACE_POD_UID and /var/log/containers/POD_NAMESPACE_CONTAINER-ID.log. The method does not open the
+// logs.
 func (src Source) names(s *Snapshot) {
 	s.Pods, s.Containers = map[string]PodName{}, map[string]string{}
 	pods, _ := os.ReadDir(src.path("/var/log/pods"))

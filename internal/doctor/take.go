@@ -48,7 +48,7 @@ func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []dis
 	src.kubelets(ctx, s)
 	src.services(ctx, s)
 	src.lookAll(ctx, s)
-	// A view is of no interest after all of its processes have ended.
+	// As soon as every process of a view has ended, the view is of no interest.
 	s.Views = slices.DeleteFunc(s.Views, func(v View) bool { return len(v.Processes) == 0 })
 	for _, v := range s.allViews() {
 		for _, m := range v.Mounts {
@@ -73,12 +73,12 @@ func (src Source) Take(ctx context.Context, settings *disk.Settings, disks []dis
 
 func (src Source) path(p string) string { return filepath.Join("/", src.Root, p) }
 
-// blind adds a finding with the reason why the doctor cannot see something.
+// The method `blind` adds a finding with the reason why the doctor cannot see something.
 func (s *Snapshot) blind(format string, args ...any) {
 	s.Found.Add(Finding{}, Warning, NotSeen, nil, format, args...)
 }
 
-// kubelets reads the command lines of kubelets and daemons, and finds the root directories of kubelets.
+// The method `kubelets` reads the command lines of kubelets and daemons, and finds the root directories of kubelets.
 func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 	var all []*Process
 	for _, v := range s.allViews() {
@@ -100,7 +100,7 @@ func (src Source) kubelets(ctx context.Context, s *Snapshot) {
 }
 
 // lookers is the maximum number of concurrent calls of Look. Calls that hang at the same time also reach their time
-// limits at the same time, so the limits do not add up.
+// limits at the same time, so the total delay of these calls is only one time limit.
 const lookers = 8
 
 // forEach calls f for each element, with at most atOnce calls at a time. forEach returns when all calls are done.
@@ -182,7 +182,7 @@ func (s *Snapshot) paths(v *View) []string {
 }
 
 // placeOf returns the path at which a directory of a filesystem is mounted in the view. If the directory is not mounted
-// in the view, placeOf returns the value of the parameter named otherwise.
+// in the view, placeOf returns the value of the parameter `otherwise`.
 func (v *View) placeOf(p place, otherwise string) string {
 	for i := range v.Mounts {
 		if m := &v.Mounts[i]; (point{m.Dev, m.Root}) == p.point {
@@ -248,7 +248,7 @@ func (v *View) mountsIn(dir string) []string {
 
 func (v *View) hasRole(r Role) bool { return v.first(r) != nil }
 
-// first returns the view's first process with the role, or nil if no process has the role.
+// The method `first` returns the view's first process with the role, or nil if no process has the role.
 func (v *View) first(r Role) *Process {
 	if i := slices.IndexFunc(v.Processes, func(p Process) bool { return p.Role == r }); i >= 0 {
 		return &v.Processes[i]

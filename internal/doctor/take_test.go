@@ -36,7 +36,7 @@ type machine struct {
 	args  map[int][]string
 	ended map[int]bool
 	hung  string
-	// shown maps each unit to the output of systemctl show.
+	// The map `shown` contains the output of systemctl show for each unit.
 	shown map[string]string
 	// fault is the fault of the configuration that Take must report.
 	fault string

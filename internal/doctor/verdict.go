@@ -16,7 +16,7 @@ import (
 )
 
 // pattern returns a function that compiles a regular expression at its first call. The daemon and its helpers never
-// call the function, so they never compile the doctor's expressions.
+// call the returned function, and so never compile the doctor's regular expressions.
 func pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
@@ -30,7 +30,7 @@ type volume struct {
 var (
 	volumePath = pattern(`^(.*)/pods/([^/]+)/(?:volumes/kubernetes\.io~local-volume/([^/]+)|volume-subpaths/([^/]+)/([^/]+)/[0-9]+)$`)
 	barePath   = pattern(`^(?:.*/|/)pods/([^/]+)/volumes/kubernetes\.io~local-volume/([^/]+)(?:/.*)?$`)
-	// provisioned matches the name of a volume of the local-static-provisioner (disk.VolumeName).
+	// The expression `provisioned` matches the name of a volume of the local-static-provisioner (disk.VolumeName).
 	provisioned = pattern(`^local-pv-[0-9a-f]{1,8}$`)
 )
 
@@ -52,7 +52,7 @@ type hit struct {
 	view   *View
 	mount  *mounts.Mount
 	volume volume
-	// The fields `level` and why are set only for a hit of the kind NotItsDisk.
+	// The fields `level` and `why` are set only for a hit of the kind NotItsDisk.
 	level Level
 	why   string
 }
@@ -74,8 +74,8 @@ type group struct {
 
 // hostFacts are the facts from the host's mount table that every verdict on a mount needs.
 type hostFacts struct {
-	// The map classes contains the class's name for each place at the path of a class directory. If a mount hides an
-	// earlier mount, one path can have several places.
+	// For each place at the path of a class directory, the map `classes` contains the name of the class. If a mount
+	// hides an earlier mount, one path can have several places.
 	classes map[point]string
 	// mounted[dev] is true if the host has mounted the filesystem of the device. points[p] is true if the host has
 	// mounted the directory p of a filesystem. Neither map includes the mounts for pods.
@@ -114,7 +114,7 @@ func (e *examiner) hostFacts() *hostFacts {
 	return h
 }
 
-// mounts judges each mount of each view, in one pass. The verdicts of one group become one finding.
+// The method `mounts` judges each mount of each view, in one pass. The verdicts of one group become one finding.
 func (e *examiner) mounts() {
 	host := e.hostFacts()
 	hits := map[group][]hit{}
@@ -180,9 +180,8 @@ func (e *examiner) judgeMount(host *hostFacts, v *View, m *mounts.Mount, hits ma
 	}
 }
 
-// stale reports whether a mount is a StaleCopy. judgeMount calls stale only for a mount whose disk is gone or is not
-// mounted on the host. Such a mount can be a StaleCopy only if the mount belongs to a pod, its disk is gone, or a class
-// selects its disk.
+// The method `stale` reports whether a mount is a StaleCopy. judgeMount calls stale() only for a mount whose disk is
+// gone or is not mounted on the host. A StaleCopy belongs to a pod, or its disk is gone, or a class selects its disk.
 func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) bool {
 	// staging is the RuntimeDirectory= of hotmount-stage@.service, in which hotmount mounts a disk for a short time.
 	const staging = "/run/hotmount-stage/"
@@ -228,7 +227,7 @@ func (e *examiner) rank(h *hit) int {
 	return 0
 }
 
-// volume adds the finding that one pod's volume is not on its disk.
+// The method `volume` adds one finding: a volume that a pod or process uses is not on the volume's disk.
 func (e *examiner) volume(g group, hits []hit) {
 	slices.SortStableFunc(hits, func(a, b hit) int { return e.rank(&b) - e.rank(&a) })
 	best, holder := hits[0], hits[0].process()
@@ -294,7 +293,8 @@ func (p *Pod) words() string {
 
 // copyDirectory returns a directory for the copy of a finding's data. Each finding gets its own directory. The command
 // in the advice creates the directory, and fails if the directory exists. A second copy in one directory would
-// overwrite the first. cp(1) would also write through symlinks from the first copy, and change files elsewhere.
+// overwrite the first. cp(1) would also follow the symlinks that the first copy has created, and would change files
+// elsewhere.
 func (e *examiner) copyDirectory(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r == '/' || !strings.ContainsRune(plain, r) {

@@ -42,7 +42,7 @@ func (e *examiner) judgeViewers(c *disk.Class, host place, disks map[string]plac
 }
 
 // judgeViewer judges what one process sees of a class directory, and returns the result in the form of Seen.Sees. The
-// parameter groups contains the peer groups that receive new mounts in the host's directory.
+// parameter `groups` contains the peer groups that receive new mounts in the host's directory.
 func (e *examiner) judgeViewer(c *disk.Class, v *View, p *Process, host place, groups map[int]bool, disks map[string]place) string {
 	base := v.Bases[c.Directory]
 	f := Finding{Class: c.Name, Paths: []string{base}, Processes: []Process{*p}}

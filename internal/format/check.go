@@ -18,8 +18,9 @@ import (
 // The bytes counted for the disk must equal the bytes counted for mkfs.xfs, plus zero, one or two times the size of the
 // XFS log. mkfs.xfs asks the kernel to zero the XFS log (libxfs_log_clear in xfsprogs). If the disk's write-zeroes
 // command succeeds, the kernel adds the size of the log once to the count for the disk. If the write-zeroes command
-// fails, the kernel writes the zeros itself, and adds the size of the log twice. If the kernel refuses to zero the log,
-// mkfs.xfs writes the zeros itself. In this case, the bytes counted for mkfs.xfs include the log.
+// fails, the kernel writes the zeros itself, and adds the size of the log twice to the count for the disk. If the
+// kernel refuses to zero the log, mkfs.xfs writes the zeros itself. In this case, the bytes counted for mkfs.xfs
+// include the log.
 //
 // If the log does not explain the difference between the two counts, isOurs reads the disk again with the plan of the
 // proof. isOurs then returns nil only if it has read every byte and each byte is zero or part of hotmount's filesystem.
@@ -28,7 +29,8 @@ import (
 // reading after mkfs.ext4 is interrupted, the filesystem is not in doubt, because nothing suggests another writer.
 //
 // If the disk was not proven all zero before mkfs, old data cannot be distinguished from later writes. In this case,
-// isOurs does not read the disk again. isOurs then checks only the counts after mkfs.xfs, and nothing after mkfs.ext4.
+// isOurs does not read the disk again. After mkfs.xfs, isOurs checks only the counts. After mkfs.ext4, isOurs checks
+// nothing.
 func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uint64) error {
 	zeros := !o.Intent.Over && s.plan != probe.Unsigned
 	var counts string

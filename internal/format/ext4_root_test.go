@@ -112,7 +112,7 @@ func TestRealExt4Mode(t *testing.T) {
 	}
 }
 
-// silent runs debugfs without -w, so that debugfs changes nothing.
+// The Runner `silent` runs debugfs without -w, so that debugfs changes nothing.
 type silent struct{}
 
 func (silent) Run(ctx context.Context, cmd run.Command) (run.Result, error) {
@@ -142,8 +142,8 @@ func TestRealExt4(t *testing.T) {
 }
 
 // TestRealExt4Crash checks that hotmount completes the format after mkfs.ext4 was killed once or twice, at any write.
-// mkfs.ext4 writes the superblock last, so hotmount first finds a blank disk, a half-made filesystem or a whole
-// filesystem.
+// mkfs.ext4 writes the superblock last. After the kill, hotmount therefore finds a blank disk, a half-made filesystem
+// or a whole filesystem.
 func TestRealExt4Crash(t *testing.T) {
 	for _, options := range [][]string{{"-N 80000", "-m 0"}, nil} {
 		if options == nil && !full {

@@ -1,12 +1,13 @@
 // Package format makes filesystems on blank disks. Package format writes to disks through mkfs.xfs, mkfs.ext4 and
-// debugfs. Only packages format and grow write to disks. The caller chooses the disk, and runs one process for each
-// disk. Package format itself proves that the disk is blank, and ends the format with an error at the first doubt.
+// debugfs. Only the packages `format` and `grow` write to disks. The caller chooses the disk, and runs one process for
+// each disk. Package format itself proves that the disk is blank, and ends the format with an error at the first doubt.
 //
 // The steps of a session are Open, Prove, Make and Close. A session keeps the disk open, so the kernel does not give
 // the name of a pulled disk to another disk.
 //
-// The proof depends on the disk sequence number, the size and the kernel's count of writes. Nothing is written if the
-// disk sequence number, the size or the count of writes has changed, or if a write is in flight.
+// The proof is valid only while the disk sequence number, the size and the kernel's count of writes stay the same.
+// Nothing is written if the disk sequence number, the size or the count of writes has changed, or if a write is in
+// flight.
 package format
 
 import (
@@ -54,8 +55,8 @@ type Intents interface {
 	End(uuid string, failure error) error
 }
 
-// Deps are the dependencies of a session. Intents may be nil in a session that never calls Make. Progress and ReadAgain
-// may be nil.
+// Deps are the dependencies of a session. Intents may be nil if nobody calls the session's method Make. Progress and
+// ReadAgain may be nil.
 type Deps struct {
 	Runner run.Runner
 	// Writes returns the kernel's current count of writes (Facts.Writes). Writes first reads the number of writes and
@@ -68,13 +69,13 @@ type Deps struct {
 	// write while Prove reads the disk.
 	Settle time.Duration
 	// SecondLook is the time between the first and the second reading of the new filesystem. The second reading shows
-	// whether another machine formats the disk at the same time.
+	// whether another machine has formatted the disk at the same time as hotmount.
 	SecondLook time.Duration
 	// Rate and Progress have the same meaning as in probe.Source.
 	Rate     uint64
 	Progress func(context.Context, probe.Progress)
-	// ReadAgain waits, after mkfs, until the disk may be read again with the plan of the proof. ReadAgain returns the
-	// Progress function for this reading. If ReadAgain is nil, the session does not wait.
+	// ReadAgain waits, after mkfs, for the right to read the disk again. This reading uses the plan of the proof.
+	// ReadAgain returns the Progress function for this reading. If ReadAgain is nil, the session does not wait.
 	ReadAgain func(ctx context.Context) (func(context.Context, probe.Progress), error)
 	Intents   Intents
 	// Allowed returns an error if formatting is switched off. Make calls Allowed right before it records the intent,
@@ -99,8 +100,9 @@ type Session struct {
 	deps Deps
 	sys  system
 
-	// The field `keep` is the descriptor with the lock, and stays open until Close. The field `excl` is the descriptor with
-	// the exclusive claim on the disk, or nil after the release of the claim for mkfs.
+	// The field `keep` is the descriptor with the lock, and stays open until Close. The field `excl` is the descriptor
+	// with the exclusive claim on the disk. The session releases the claim and sets `excl` to nil, so that mkfs can
+	// claim the disk.
 	keep, excl *os.File
 
 	// s.like is a file with the bytes that mkfs.ext4 writes, or nil until ownFilesystem needs the file. s.likeOf is the
@@ -112,7 +114,7 @@ type Session struct {
 	proven disk.Content
 	plan   probe.Plan
 	// s.samples is the digest of the samples that were read when the token was verified. s.writes is the kernel's count
-	// of writes before the content was read.
+	// of writes, which the session takes before it reads the content.
 	samples [sha256.Size]byte
 	writes  uint64
 	// s.written is the number of written bytes that Deps.Bytes returned before the proof. s.counted is set if the
@@ -168,7 +170,7 @@ func (s *Session) Close() error {
 	return err
 }
 
-// release ends the exclusive claim on the disk. The session keeps its other descriptor on the disk open.
+// release ends the exclusive claim on the disk. The session's other descriptor of the disk (s.keep) stays open.
 func (s *Session) release() error {
 	if s.excl == nil {
 		return nil
@@ -192,7 +194,8 @@ func (s *Session) lock(ctx context.Context, how int) error {
 	}
 }
 
-// wait returns when the time d has passed. If the context ends earlier, wait returns the cause of the context.
+// wait() returns nil when the time d has passed. If the context ends earlier, wait() returns the result of
+// context.Cause.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

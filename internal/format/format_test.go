@@ -655,7 +655,7 @@ func (w *world) whenRun(line string, do func(*world)) {
 	})
 }
 
-// after() makes a timer call do() when the given time has passed since the first run of blkid.
+// after() starts a timer at the first run of blkid. When the given time has passed, the timer calls do().
 func (w *world) after(d time.Duration, do func(*world)) {
 	w.whenRun(blkidLine, func(w *world) {
 		time.AfterFunc(d, func() {
@@ -666,7 +666,8 @@ func (w *world) after(d time.Duration, do func(*world)) {
 	})
 }
 
-// TestOpenAndProveRefuse checks that Open and Prove find an obstacle themselves and do not leave it to a later step.
+// TestOpenAndProveRefuse checks that Open or Prove already reports each obstacle, so that no later step has to find the
+// obstacle.
 func TestOpenAndProveRefuse(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, settling func(*world)
@@ -768,7 +769,8 @@ func TestLockedDuringMkfs(t *testing.T) {
 	})
 }
 
-// TestMkfsGoesWrong checks that each failure during or after mkfs.xfs is an error. The intent stays for the next look.
+// TestMkfsGoesWrong checks that Make returns an error after each failure during or after mkfs.xfs. The intent stays for
+// the next look.
 func TestMkfsGoesWrong(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mkfs func(*world) runtest.Answer
@@ -901,8 +903,8 @@ func TestOwnWritesAreNoOthers(t *testing.T) {
 	})
 }
 
-// TestClaimOfAnotherDisk checks that Open returns an error if the device name leads to another disk when Open claims
-// the disk.
+// TestClaimOfAnotherDisk checks that Open returns an error if the device name leads to another disk by the time of the
+// exclusive open(2).
 func TestClaimOfAnotherDisk(t *testing.T) {
 	w := newWorld(t)
 	other := w.now
@@ -1177,8 +1179,8 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		size  int64
 		over  bool
 		asks  bool
-		// The field `nowhere` is the end of the expected message if no reading finds a foreign byte. If the field `nowhere`
-		// is empty, the test expects no error in this case.
+		// If the counts differ and no reading finds a foreign byte, the expected error message ends with the text in
+		// `nowhere`. If `nowhere` is empty, the test expects no error in this case.
 		nowhere string
 	}{
 		"full":            {"full", size, false, true, ""},
@@ -1581,8 +1583,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestForceStandsOnce checks that the string "-f" occurs only once in hotmount's code, in the method `making`.args. Only
-// package format may run mkfs.
+// TestForceStandsOnce checks that the string "-f" occurs only once in hotmount's code, in the method making.args. Only
+// the package `format` may run mkfs.
 func TestForceStandsOnce(t *testing.T) {
 	var files []string
 	for _, dir := range []string{"..", "../../cmd"} {

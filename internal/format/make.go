@@ -22,8 +22,8 @@ type MakeOptions struct {
 	// filesystem must have the UUID of the intent. The intent's UUID was random and recorded before the first write, so
 	// this UUID on the disk proves that hotmount made the filesystem.
 	//
-	// The UUID is proof even after a crash, because mkfs.xfs writes only zeros and structures with the intent's UUID.
-	// mkfs.ext4 writes the same bytes each time that it runs with the parameters in the intent.
+	// The UUID is sufficient proof even after a crash, because mkfs.xfs writes only zeros and structures that contain
+	// the intent's UUID. mkfs.ext4 writes the same bytes each time that it runs with the parameters in the intent.
 	RecoverHalfMade bool
 	// Token is the operator's token, or empty for none. With a token, Make overwrites any content that Prove has found.
 	// Make accepts only the token that Session.Token returns for the field Boot.
@@ -238,9 +238,9 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 }
 
 // checkNothingElse returns an error if wipefs finds a signature of anything besides the filesystem that was made with
-// the token. mkfs does not overwrite every place that identifies content. ZFS labels (vdev_impl.h of OpenZFS) and the
-// second LUKS2 header (lib/luks2/luks2.h of cryptsetup) may remain. udev calls a disk with two signatures ambivalent,
-// and hotmount would refuse this disk at the next boot.
+// the token. mkfs does not overwrite every signature of the earlier content. ZFS labels (vdev_impl.h of OpenZFS) and
+// the second LUKS2 header (lib/luks2/luks2.h of cryptsetup) may remain. If a disk has two signatures, udev marks the
+// disk as "ambivalent", and hotmount would refuse the disk at the next boot.
 //
 // After mkfs, the kernel keeps the old partitions of the disk until a process requests a new read of the partition
 // table. udevd requests a new read of the partition table after a write, but not while the disk is locked
@@ -298,9 +298,9 @@ func (s *Session) checkPermitted(o MakeOptions) error {
 	return nil
 }
 
-// overwritten reports whether the operator has confirmed, with a token, that the format may overwrite content. The
-// second result is the UUID of the old filesystem, if known. If the intent repeats an earlier format, overwritten also
-// uses the values in the earlier intent, because the new proof may miss old data.
+// The method `overwritten` reports whether the operator has confirmed, with a token, that the format may overwrite
+// content. The second result is the UUID of the old filesystem, if known. If the intent repeats an earlier format,
+// `overwritten` also uses the values in the earlier intent, because the new proof may miss old data.
 func (s *Session) overwritten(o MakeOptions) (over bool, was string) {
 	over = o.Token != ""
 	if former := s.disk.Standing.Intent; former != nil && former.UUID == o.Intent.UUID {

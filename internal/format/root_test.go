@@ -316,9 +316,9 @@ func TestRealContent(t *testing.T) {
 	}
 }
 
-// crash kills mkfs.xfs or mkfs.ext4 at the n-th write (strace(1), "-e inject"). The number n counts all writes,
-// including the writes of zeros and of the log. If the field `debugfs` is set, crash does not kill mkfs, but kills
-// debugfs, which runs after mkfs.ext4.
+// The Runner `crash` kills mkfs.xfs or mkfs.ext4 at the n-th write (strace(1), "-e inject"). The number n counts all
+// writes, including the writes of zeros and of the log. If the field `debugfs` is set, `crash` kills debugfs and not
+// mkfs. debugfs runs after mkfs.ext4.
 type crash struct {
 	n       int
 	debugfs bool
@@ -375,7 +375,7 @@ func (l *loop) isMade() disk.Kind {
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
 // TestRealCrash checks that one more run makes the filesystem whole after mkfs.xfs was killed at any write. After the
-// kill, hotmount must find the disk blank, a half-made filesystem with the UUID of the intent, or a whole filesystem.
+// kill, hotmount must find a blank disk, a half-made filesystem with the UUID of the intent, or a whole filesystem.
 func TestRealCrash(t *testing.T) {
 	found := map[disk.Kind]int{}
 	n := 1
@@ -397,8 +397,9 @@ func TestRealCrash(t *testing.T) {
 	}
 }
 
-// TestRealClassOptions repeats a killed format with every option that a class may give. The root directory of the new
-// filesystem must have the owner and mode of the class.
+// TestRealClassOptions repeats a killed format with several sets of class options for mkfs.xfs. Each option that a
+// class may set is in one of the sets. The root directory of the new filesystem must have the owner and mode of the
+// class.
 func TestRealClassOptions(t *testing.T) {
 	text, err := Prototype("1000:2000", "2770")
 	proto := filepath.Join(t.TempDir(), "root")
@@ -435,9 +436,10 @@ func TestRealClassOptions(t *testing.T) {
 	}
 }
 
-// TestRealTornFormat simulates a power cut after which the disk has the superblock, which mkfs writes last, but not all
-// earlier writes. hotmount must refuse the torn filesystem, must not change the disk, and must format the disk only by
-// token. A filesystem is not torn if it is recorded as a volume, or if its ext4 superblock shows an earlier mount.
+// TestRealTornFormat simulates a power cut during a format. The disk then has the superblock, which mkfs writes last,
+// but lacks an earlier write. hotmount must refuse the torn filesystem, must not change the disk, and must format the
+// disk only by token. A filesystem is not torn if it is recorded as a volume, or if its ext4 superblock shows an
+// earlier mount.
 func TestRealTornFormat(t *testing.T) {
 	for kind, lost := range map[string]string{
 		disk.XFS:  "bs=4k seek=$((2 * 75 * 256)) count=1", // the headers of group 2 of 4
@@ -569,8 +571,8 @@ func (l *loop) confirm() error {
 }
 
 // TestRealTokenOverASecondHeader checks the format of a disk that has a second LUKS2 header. The header lies at the
-// highest possible offset, and mkfs does not overwrite the header. udev calls a disk with two signatures ambivalent.
-// The error of the format must report the LUKS2 header, and name the command that removes the header.
+// highest possible offset, and mkfs does not overwrite the header. If a disk has two signatures, udev marks the disk as
+// "ambivalent". The error of the format must report the LUKS2 header, and name the command that removes the header.
 func TestRealTokenOverASecondHeader(t *testing.T) {
 	l := newLoop(t, 300<<20)
 	header := make([]byte, 4096)
@@ -604,8 +606,8 @@ func TestRealTokenOverASecondHeader(t *testing.T) {
 	sh(t, "xfs_repair -n "+l.facts.Node())
 }
 
-// TestRealCrashOverOldData checks that a killed format over old data is repeated only by token, because the old data
-// cannot be distinguished from later writes.
+// TestRealCrashOverOldData checks that hotmount repeats a killed format over old data only with a token. hotmount
+// cannot distinguish the old data from data that somebody wrote after the crash.
 func TestRealCrashOverOldData(t *testing.T) {
 	writes := []int{1, 4, 60}
 	if full {
@@ -637,8 +639,8 @@ func TestRealCrashOverOldData(t *testing.T) {
 }
 
 // TestRealForeignBytesInTheHalfMade checks when hotmount repeats the format of a half-made filesystem, whose superblock
-// may be missing. hotmount must repeat the format only if nothing else is on the disk, and only on the node that has
-// the intent.
+// may be missing. hotmount may repeat the format only if the disk contains nothing besides the half-made filesystem,
+// and only on the node that has the intent.
 func TestRealForeignBytesInTheHalfMade(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first, second int
@@ -709,7 +711,7 @@ func TestRealWrites(t *testing.T) {
 	if _, err := s.Prove(t.Context(), "auto"); err != nil {
 		t.Fatal(err)
 	}
-	// On a blank disk, only the kernel's count shows that another process wrote zeros in the middle.
+	// If another process writes zeros to the middle of a blank disk, only the kernel's count of writes shows this.
 	sh(t, "dd if=/dev/zero of="+l.facts.Node()+" bs=4096 seek=30000 count=1 oflag=direct")
 	o := MakeOptions{Intent: disk.Intent{Identity: l.facts.Identity("boot"), UUID: uuid}}
 	if err := s.Make(t.Context(), o); !errors.Is(err, ErrWritten) {

@@ -44,8 +44,8 @@ var (
 	ErrRecorded    = errors.New("the ext4 filesystem has recorded errors, and the kernel does not grow such a filesystem")
 )
 
-// Mounted measures the XFS or ext4 filesystem with the given UUID, which is mounted from the disk at the given path.
-// Mounted grows the filesystem if the filesystem can use more of the disk.
+// Mounted measures the disk's XFS or ext4 filesystem that has the given UUID and is mounted at the given path. Mounted
+// grows the filesystem if the filesystem can use more of the disk.
 //
 // Mounted returns the geometry of the filesystem before and after the growth. The two geometries are equal if the disk
 // has no room for growth, or if the filesystem must not grow (Facts.Fixed). If an XFS with another UUID is mounted at
@@ -63,8 +63,8 @@ func Mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 // Unmounted grows a filesystem that is not mounted, and returns the same results as Mounted. Unmounted reads the
 // geometry of the unmounted filesystem from the superblock. If the filesystem can use more of the disk, Unmounted
 // mounts the filesystem at dir with the given mount options, and calls Mounted. The caller must have its own mount
-// namespace, so that nobody else sees the mount and a crash leaves no mount. The error of Unmounted can wrap
-// ErrUnmountable, in addition to the errors of Mounted.
+// namespace, so that nobody else sees the mount and a crash leaves no mount. The error of Unmounted can wrap the same
+// errors as the error of Mounted, or ErrUnmountable.
 func Unmounted(ctx context.Context, r run.Runner, f *disk.Facts, dir, fstype, uuid string, options []string) (before, after disk.Geometry, err error) {
 	// While the block device is open, the kernel gives the device's name and number to no other device.
 	device, err := os.OpenFile(f.Node(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -118,7 +118,7 @@ func mounted(ctx context.Context, r run.Runner, f *disk.Facts, path, fstype, uui
 		return before, after, f.Sandboxed("hotmount-grow", err)
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
-	// While the directory is open, the filesystem stays mounted at path.
+	// While the directory is open, the filesystem stays mounted at the given path.
 	dir, err := mounts.OpenMount(path, f.Dev)
 	if err != nil {
 		return before, after, err

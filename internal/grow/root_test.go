@@ -56,7 +56,7 @@ func (r noRunner) Run(_ context.Context, c run.Command) (run.Result, error) {
 	return run.Result{}, errors.New("it must not run")
 }
 
-// TestUnmounted grows a real unmounted filesystem, which must also be unmounted after the growth.
+// TestUnmounted grows a real unmounted filesystem, and checks that the filesystem is not mounted afterwards.
 func TestUnmounted(t *testing.T) {
 	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	tool(t, "truncate", "-s", "512M", image)

@@ -90,7 +90,7 @@ func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint
 	}
 	// Without a token, awaitTurn waits only if the decision is Prove or Format. After a failed mount, awaitTurn does
 	// not wait. After a failed mount, hotmount reads the disk in full only if wipefs(8) and blkid(8) find nothing on
-	// it. During this full read, the method `making`.progress waits for the right to read.
+	// it. During this full read, the method making.progress waits for the right to read.
 	noToken, err := h.Store.Taken(seq)
 	if err != nil {
 		return nil, err
@@ -140,8 +140,8 @@ func (j *job) verdict(ctx context.Context) (disk.Verdict, error) {
 	if last := f.Standing.Verdict; last == nil || last.Failure != v.Failure { // otherwise an earlier attempt has logged the same failure
 		j.log.Event(report.KindFailed, journal.PriErr, f, disk.Decision{Action: disk.Prove}, "", fmt.Sprintf("%s: %v", f.Node(), err))
 	}
-	// A verdict is valid only while the kernel's count of writes to the disk does not change. A verdict with a failure
-	// describes no content, so it can contain the current count of writes.
+	// A verdict is valid only while the kernel's count of writes to the disk does not change. If a verdict contains a
+	// failure, the verdict describes no content. Such a verdict can therefore contain the current count of writes.
 	now, err := j.host.Counters(f.Name)
 	v.Writes = now.Writes
 	return v, err

@@ -92,8 +92,8 @@ func handleGone(ctx context.Context, h inventory.Host, unmount unmounter, id dis
 	}
 }
 
-// nameHolders makes PID 1 run the unit that reports the users, such as pods, that still have a filesystem of the
-// detached disk mounted. Users may still have the filesystem mounted after hotmount has unmounted it.
+// nameHolders makes PID 1 run the unit that reports the remaining users of a detached disk, such as pods. Users may
+// still have the disk's filesystem mounted after hotmount has unmounted it.
 func nameHolders(ctx context.Context, h inventory.Host, unmount unmounter, id disk.ID) error {
 	if !mounts.MountedAnywhere(h.Root, id.Name) {
 		return nil

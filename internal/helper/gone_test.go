@@ -12,7 +12,7 @@ import (
 	"hotmount/internal/nodetest"
 )
 
-// asked records the commands that a real PID 1 would get.
+// The type `asked` records the commands that a real PID 1 would get.
 type asked []string
 
 func (a *asked) unmount(_ context.Context, path string, dev disk.Dev) error {

@@ -12,10 +12,10 @@ import (
 )
 
 // lastWord makes the final decision after the disk has been read. lastWord returns an error if the decision is
-// disk.Format and the disk's class has changed during the reading. lastWord also returns an error if the disk holds a
-// half-made filesystem and the record of the unfinished format has changed, unless over is set. If the parameter `over`
-// is set, the operator has ordered the format with a token. In this case, lastWord also returns an error if hotmount
-// refuses to format the disk even with a token.
+// disk.Format and the disk's class has changed during the reading. lastWord also returns an error if the record of a
+// half-made filesystem's format has changed, but only if the parameter `over` is false. If `over` is true, the operator
+// has ordered the format with a token. In this case, lastWord also returns an error if hotmount refuses to format the
+// disk even with a token.
 func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class, proven *disk.Standing, over bool) (disk.Decision, error) {
 	d := policy.Decide(f, c, s)
 	if over {
@@ -92,7 +92,7 @@ type ending struct {
 	// The field `made` is true if mkfs had finished the filesystem.
 	made bool
 	// The field `ends` is true if hotmount must remove the record of the earlier format (the intent). If hotmount will
-	// mount another filesystem of the disk instead, the field `failure` is the error to record.
+	// mount a filesystem that the earlier format did not make, the field `failure` is the error to record.
 	ends    bool
 	failure error
 	// The field `leaves` is true if the disk will be mounted, and only the disk's slot and size match the intent. In this
@@ -125,7 +125,7 @@ func ofAnother(f *disk.Facts) bool {
 	return f.Standing.IntentDoubt && !f.Standing.Intent.Identity.Like(f.Identity(""))
 }
 
-// forbidden returns the reason why hotmount must not write to the disk that it is about to format, or nil.
+// The function `forbidden` returns the reason why hotmount must not format the disk now, or nil if there is no reason.
 func forbidden(now *disk.Facts, s *disk.Settings) error {
 	switch {
 	case len(now.Loops) > 0:

@@ -136,8 +136,8 @@ func (m *making) progress(ctx context.Context, p probe.Progress) {
 	m.scan.Progress(p.At, p.Size, p.Read, m.settings.Settle+readPatience)
 }
 
-// prove reads the disk. If there is no token, prove then gives back the right to read, so that another unit can read
-// another disk.
+// The method `prove` reads the disk. If there is no token, the method then gives back the right to read, so that
+// another unit can read another disk.
 func (m *making) prove(ctx context.Context) (disk.Content, error) {
 	// The unit waits for the settle time even if it reads only a small part of the disk.
 	m.scan.Status("reading "+m.facts.Node(), m.settings.Settle+readPatience)
@@ -238,7 +238,7 @@ func (m *making) makeFilesystem(ctx context.Context, c *disk.Content) error {
 
 // readFor makes the status text of the scan show why the disk is read. The first result is a text that names the
 // condition for a format. The caller must call comparing() before the disk is compared with the token. If the parameter
-// over is set, the operator has ordered the format with a token.
+// `over` is set, the operator has ordered the format with a token.
 func readFor(scan *report.Scan, over bool) (condition string, comparing func()) {
 	if !over {
 		return "the disk is proven blank", func() {}

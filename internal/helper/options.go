@@ -89,7 +89,7 @@ func canMount(st store.Store, class *disk.Class, id disk.ID) error {
 	return nil
 }
 
-// triedKey returns the key of a result in the record of SaveTried. The key consists of the type of the scratch
+// triedKey returns the key under which SaveTried records a result. The key consists of the type of the scratch
 // filesystem and the class's mount options.
 func triedKey(class *disk.Class, fstype string) string {
 	return fstype + " " + strings.Join(class.MountOptions(fstype), ",")

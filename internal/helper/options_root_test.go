@@ -35,7 +35,7 @@ func TestKernelTakes(t *testing.T) {
 }
 
 // TestNoTokenForOptions checks that hotmount offers no token if the class's mount options are wrong, whatever error the
-// daemon recorded for the mount. hotmount must also offer no token if the kernel does not support the filesystem type.
+// daemon recorded for the mount. If the kernel does not support the filesystem type, hotmount must not offer a token.
 func TestNoTokenForOptions(t *testing.T) {
 	h := nodetest.New(t)
 	for _, test := range []struct{ fstype, option, want string }{

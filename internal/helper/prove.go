@@ -17,13 +17,13 @@ import (
 )
 
 // secondLook is the time from mkfs to a second reading of the filesystem. The second reading finds the writes of
-// another machine that shares the disk and formats it at the same time. The other machine needs far less time than
-// secondLook from its last look at the disk to its first write.
+// another machine that shares the disk and formats the disk at the same time as hotmount. secondLook is far longer than
+// the time from the other machine's last look at the disk to its first write.
 const secondLook = 3 * time.Second
 
-// readPatience and mkfsPatience limit how long the unit may run without a message to PID 1, in addition to the settle
-// time. readPatience is the limit while the unit reads the disk. mkfsPatience is the limit during mkfs, which has its
-// own time limit (format.MkfsTime).
+// readPatience and mkfsPatience limit how long the unit may run without a message to PID 1. While the unit reads the
+// disk, the limit is the settle time plus readPatience. mkfsPatience is the limit during mkfs, which has its own time
+// limit (format.MkfsTime).
 const (
 	readPatience = 5 * time.Minute
 	mkfsPatience = format.MkfsTime + readPatience
@@ -98,7 +98,8 @@ func bytesTransferred(h inventory.Host, f *disk.Facts) (read, written uint64, er
 	return now.BytesRead, now.BytesWritten, counted(f, now.Seq, now.Uncounted, err)
 }
 
-// counted returns an error if the kernel's I/O counters could not be read, belong to another disk, or are switched off.
+// The function `counted` returns an error if the kernel's I/O counters could not be read, belong to another disk, or
+// are switched off.
 func counted(f *disk.Facts, seq uint64, uncounted bool, err error) error {
 	switch {
 	case err != nil:

@@ -67,7 +67,7 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	}
 	var said strings.Builder
 	if err = r.saySafe(ctx, &said, f); err != nil && !r.Force {
-		// A process that the first check did not find still uses the disk, so hotmount mounts the disk again.
+		// Something that the first check did not find may still use the disk, so hotmount mounts the disk again.
 		_, backErr := control.Ask(ctx, r.Socket, control.Request{Do: "accept", Disk: f.Name, Seq: f.Seq})
 		if backErr == nil {
 			backErr = errors.New("hotmount mounts the disk again, and the disk stays mounted until hotmount release succeeds")
@@ -114,8 +114,8 @@ func (r *Release) saySafe(ctx context.Context, w io.Writer, f *disk.Facts) error
 }
 
 // detachedItself reports whether the disk was a loop device from which the kernel has already detached the file. The
-// parameter look is the error of a look at the disk. If losetup(8) detaches a mounted loop device, the kernel detaches
-// the file only at the unmount (LO_FLAGS_AUTOCLEAR, loop(4)).
+// parameter `look` is the error that a look at the disk returned. If losetup(8) detaches a mounted loop device, the
+// kernel detaches the file only at the unmount (LO_FLAGS_AUTOCLEAR, loop(4)).
 func detachedItself(f *disk.Facts, look error) bool {
 	return f.Transport == "loop" && errors.Is(look, disk.ErrGone)
 }
@@ -203,8 +203,9 @@ func inUse(f *disk.Facts, users []mounts.User) error {
 	return fmt.Errorf("cannot release %s: it is in use:\n  %s\nend these uses first (for a pod: kubectl delete pod), then: hotmount release %s", f.ID, mounts.Lines(users), f.Name)
 }
 
-// find returns the disk with that kernel name or filesystem UUID. The second result is the path at which hotmount has
-// the disk mounted or given out. The path is empty if hotmount already keeps the disk unmounted.
+// The method `find` returns the disk with that kernel name or filesystem UUID. The second result is the path of the
+// disk's mount point, or of the link by which hotmount has given the disk out. The path is empty if hotmount already
+// keeps the disk unmounted.
 func (r *Release) find(which string) (*disk.Facts, string, error) {
 	s, err := r.Host.Store.Settings()
 	if err != nil {

@@ -43,7 +43,7 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	if err != nil {
 		return err
 	}
-	// The request makes the daemon re-examine the disks that it held because there was no state directory.
+	// Without a state directory, the daemon holds disks. The request makes the daemon examine these disks again.
 	_, err = control.Ask(ctx, socket, control.Request{Do: "look"})
 	if err != nil && !errors.Is(err, control.ErrDown) {
 		return err

@@ -102,8 +102,8 @@ func unmetConditions(f *disk.Facts, c *disk.Content, s *disk.Settings) []policy.
 }
 
 // tokenText returns the text to which a token is bound: the boot id and the conditions that the token overrides. The
-// token becomes invalid if another hold arises after the token was shown, or if a condition names other data or another
-// disk.
+// token becomes invalid if hotmount gets a new reason to hold the disk, or if a condition now names other data or
+// another disk.
 func tokenText(boot string, overridden []policy.Condition) string {
 	for _, c := range overridden {
 		boot += "\n" + c.Wanted

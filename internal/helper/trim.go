@@ -24,7 +24,7 @@ const (
 	trimTime = 2 * time.Hour
 )
 
-// mounted is a filesystem that hotmount has mounted, with the time for which the filesystem has been in use.
+// The type `mounted` describes a filesystem that hotmount has mounted, and how long the filesystem has been in use.
 type mounted struct {
 	facts    *disk.Facts
 	decision disk.Decision
@@ -101,7 +101,8 @@ func trim(ctx context.Context, h inventory.Host, s *disk.Settings, m *mounted, l
 	return h.Store.Runs([]string{d.UUID}, func(r disk.Running) disk.Running { r.Trimmed = time.Now().UTC().Round(0); return r })
 }
 
-// trimOne trims the disk's filesystem. An open descriptor keeps the filesystem mounted at path during the trim.
+// trimOne trims the disk's filesystem. An open descriptor keeps the filesystem mounted at the given path during the
+// trim.
 func trimOne(ctx context.Context, f *disk.Facts, path string) (said string, err error) {
 	dir, err := mounts.OpenMount(path, f.Dev)
 	if err != nil {

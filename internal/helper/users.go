@@ -133,7 +133,7 @@ func (m *making) checkUnopened(ctx context.Context, c *disk.Content) error {
 }
 
 // checkOpener returns an error if hotmount-users@.service has found a process that uses the disk. If the use lasts
-// (disk.Opener.Lasts), checkOpener makes a record that holds the disk from then on.
+// (disk.Opener.Lasts), checkOpener also records the use. Because of this record, hotmount holds the disk from then on.
 func (m *making) checkOpener() error {
 	f := m.facts
 	by, err := m.host.Store.TakeOpener(f.Seq)

@@ -113,8 +113,8 @@ func TestMonitorIsRecorded(t *testing.T) {
 	}
 }
 
-// TestMounter checks which process mounter reports as the user of a disk that is mounted in another mount namespace.
-// mounter must ignore hotmount's own units, and mounts in the host's mount table.
+// TestMounter checks the result of the function `mounter`: the process that has a disk mounted in another mount
+// namespace. The function must ignore two things: hotmount's own units, and each mount in the host's mount table.
 func TestMounter(t *testing.T) {
 	const of = "60 1 254:32 / /srv rw - xfs /dev/vdc rw\n"
 	pod := map[string]string{"sys/fs/xfs/vdc/": "", "proc/1/ns/mnt": "-> mnt:[1]", "proc/7/comm": "pod\n", "proc/7/ns/mnt": "-> mnt:[2]", "proc/7/mountinfo": of}

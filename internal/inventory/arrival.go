@@ -48,8 +48,8 @@ func (h Host) identities() ([]disk.Identity, error) {
 	return all, nil
 }
 
-// Elsewhere returns a message that the records belong to a worker with another machine-id, and a command that helps.
-// Elsewhere returns empty texts if the records belong to this worker.
+// Elsewhere returns two texts. The first text reports that the records belong to a worker with another machine-id. The
+// second text contains the commands that help. Both texts are empty if the records belong to this worker.
 func (h Host) Elsewhere() (what, next string) {
 	if !h.Store.Elsewhere() {
 		return "", ""

@@ -40,12 +40,12 @@ type Host struct {
 	// CameAfter(name, gone) compares two disks by their kernel names. CameAfter reports whether the first disk was
 	// certainly attached after the removal of the second disk. If CameAfter is nil, the order is unknown.
 	CameAfter func(name, gone string) bool
-	// Programs that write to disks set Asks. If Asks is set, the facts of every disk list each loop device that the
-	// process has no permission to open. Such a loop device may lie on any disk.
+	// A program that writes to disks sets Asks. If Asks is set, the facts of every disk contain the loop devices that
+	// the process has no permission to open. Such a loop device may lie on any disk.
 	Asks bool
 }
 
-// Names returns the kernel names of all attached disks, and of their partitions if partitions count.
+// Names returns the kernel names of all attached disks, and also of their partitions if partitions count as disks.
 func (h Host) Names() ([]string, error) { return h.sysfs().Names() }
 
 // Newest returns the highest sequence number of the attached disks. The parameter `name` is the kernel name of a removed
@@ -121,8 +121,8 @@ func gatherEach(names []string, look func(name string) (disk.Facts, error)) ([]d
 func (h Host) Look(name string) (disk.Facts, error) { return h.Gather()(name) }
 
 // Gather reads the data that all disks share. Gather returns a function that works like Look, but uses this data. Many
-// calls of the function cost little more than one call of Look. Use the function only for events before the call of
-// Gather, because the function does not see later changes of this data. Calls of the function may run concurrently.
+// calls of the function cost little more than one call of Look. Use the function only for events that happened before
+// the call of Gather. The function does not see later changes of this data. Calls of the function may run concurrently.
 func (h Host) Gather() (look func(name string) (disk.Facts, error)) {
 	common, commonErr := h.gather()
 	return func(name string) (f disk.Facts, err error) {
@@ -374,9 +374,9 @@ func (h Host) leadsTo(link string, seq uint64) bool {
 	return err == nil && second == disk.ID{Seq: seq}.BySeq()
 }
 
-// The method `fault` describes what the kernel did to a damaged or read-only filesystem, or returns "" if the filesystem
-// has no fault. The parameter `device` is the kernel name of the disk. If the parameter `ask` is true, the mount's path
-// leads to this mount, and the method may call stat(2) on the path.
+// The method `fault` describes what the kernel did to a damaged or read-only filesystem, or returns "" if the
+// filesystem has no fault. The parameter `device` is the kernel name of the disk. The parameter `ask` may be true only
+// if the mount's path leads to this mount. If `ask` is true, the method may call stat(2) on the path.
 //
 // The method `fault` opens no file of the filesystem, because open(2) can wait forever for a dead disk.
 func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
@@ -402,8 +402,8 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	return ""
 }
 
-// Changed returns the names of the disks whose mounts, covering mounts or filesystem faults differ from the given
-// facts.
+// Changed compares the disks with the given facts. Changed returns the names of the disks that have lost a mount,
+// whose mounts are newly covered or uncovered, or whose filesystem fault differs.
 //
 // If Shared is set, Changed uses the mount table that was read last, and misses changes that the kernel did not
 // announce (mounts.Reader.Tree). The next look at every disk finds the missed changes. Changed still finds most damage

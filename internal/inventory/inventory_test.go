@@ -254,7 +254,8 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestChanged checks that Changed finds a filesystem that has changed since the last look. Changed needs no new look.
+// TestChanged checks that Changed finds a filesystem that has changed since the last look. Changed finds the change
+// without a new look at the disk.
 func TestChanged(t *testing.T) {
 	at := "40 27 254:16 / /mnt/disks/" + uuid
 	const count = "sys/fs/ext4/vdb/errors_count"
@@ -523,7 +524,7 @@ func TestFormattingOff(t *testing.T) {
 	}
 }
 
-// The method `host` returns a host with the files of node and the changes in t.
+// The method `host` returns a host that has the files of the tree `node`, with the changes in t.
 func (t tree) host(tb testing.TB) Host {
 	tb.Helper()
 	return node.with(t).make(tb)

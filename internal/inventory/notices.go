@@ -66,7 +66,7 @@ func Absence(m *disk.Sighting) (what, next string) {
 }
 
 // Missing returns the filesystems that were mounted in an earlier boot, and that are on none of the given disks.
-// Missing leaves out a filesystem if hotmount noticed the removal of its disk.
+// Missing does not return a filesystem if hotmount noticed the removal of its disk.
 func (h Host) Missing(disks []disk.Facts) ([]disk.Sighting, error) {
 	earlier, err := h.earlierFilesystems()
 	return filesystemsWithoutDisk(earlier, disks), err

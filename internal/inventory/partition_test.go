@@ -134,8 +134,8 @@ func loop(name, path string) tree {
 }
 
 // TestLoops checks that a look finds the loop devices on a disk. If the kernel does not report the device below a loop
-// device, the backing file's path or the filesystem's UUID must show the disk. The path of a backing file may name the
-// disk, a partition, or a device on the disk.
+// device, the backing file's path or the filesystem's UUID must identify the disk. The path of a backing file may name
+// the disk, a partition, or a device on the disk.
 func TestLoops(t *testing.T) {
 	one := func(f disk.Facts, on *disk.Facts, h Host, l mounts.Loop) string {
 		h.addLoops(&f, on, &common{loops: []mounts.Loop{l}, loopUUIDs: func() map[string]string { return nil }}, map[disk.Dev]string{on.Dev: on.Name})

@@ -15,8 +15,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestChangedOfAnXFS checks that Changed finds a real XFS filesystem that is shut down, if the path of the mount leads
-// to the filesystem.
+// TestChangedOfAnXFS shuts down a real XFS filesystem and checks that Changed then returns the disk. The path of the
+// mount leads to the filesystem.
 func TestChangedOfAnXFS(t *testing.T) {
 	tool := func(name string, args ...string) string {
 		t.Helper()
@@ -58,7 +58,7 @@ func TestChangedOfAnXFS(t *testing.T) {
 
 // TestLinksInAClassDirectory checks that a foreign link in a class directory counts as a claim on the disk to which the
 // link leads. The provisioner may make a volume of that disk. hotmount's own links must not count as claims. A link to
-// a volume on record must not count as a claim, either.
+// a recorded volume must not count as a claim, either.
 func TestLinksInAClassDirectory(t *testing.T) {
 	s := &disk.Settings{Classes: []disk.Class{{Directory: "/mnt/missing"}, {Directory: "/mnt/disks"}}}
 	const own = "/mnt/disks/own"

@@ -49,8 +49,8 @@ func (h Host) Stale(s *disk.Settings) ([]disk.Facts, error) {
 func (h Host) Attached(dev disk.Dev) (seq uint64, err error) { return h.sysfs().Attached(dev) }
 
 // The method `load` reads the records, and finds out which unfinished formats began on a disk that is still attached.
-// udev's by-diskseq link may be outdated. The method `load` therefore also compares the sequence number of the disk to
-// which the link leads with the recorded number.
+// udev's by-diskseq link may be outdated. The method `load` therefore also compares two sequence numbers: the recorded
+// number, and the number of the disk to which the link leads.
 func (h Host) load(boot string) store.Memory {
 	m := h.Store.Load(boot, h.Shared.expectations())
 	for i := range m.Intents {

@@ -70,7 +70,7 @@ func (h Host) links() links {
 	return l
 }
 
-// addLink records a foreign link to the disk as a claim (disk.Facts.Claim). A link to a volume on record is no claim,
+// addLink records a foreign link to the disk as a claim (disk.Facts.Claim). A link to a recorded volume is not a claim,
 // because the volume belongs to hotmount.
 func (l links) addLink(f *disk.Facts) {
 	if f.Standing.OnRecord {

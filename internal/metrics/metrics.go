@@ -31,7 +31,7 @@ type Filesystem struct {
 // create Metrics. The methods of Metrics are safe for concurrent use.
 type Metrics struct {
 	mu sync.Mutex
-	// The slice all contains the metrics in the order of the output.
+	// The slice `all` contains the metrics in the order of the output.
 	all []*family
 
 	refusals, formats, mounts, failures *family
@@ -42,8 +42,8 @@ type Metrics struct {
 	arrival                             *family
 	allocations                         *family
 
-	// The map added contains the events of new disks, by disk sequence number. An event stays in the map until hotmount
-	// mounts the disk, decides not to mount it, or finds it detached.
+	// The map `added` contains the events of new disks. The key is the disk sequence number. An event stays in the map
+	// until hotmount mounts the disk, decides not to mount it, or finds it detached.
 	added map[uint64]added
 }
 
@@ -54,9 +54,9 @@ type added struct {
 	made bool
 }
 
-// arrivalsKept is the largest number of events in the map added. The package limits this number, because the agent
-// reports nothing about a disk that is gone when the agent first examines it. For example, the agent treats a loop
-// device without a file as gone.
+// arrivalsKept is the largest number of events in the map `added`. Without this limit, some events would stay in the
+// map forever. The agent reports nothing about a disk that is already gone at the agent's first look. For example, the
+// agent treats a loop device without a file as gone.
 const arrivalsKept = 1024
 
 // New returns the metrics of a daemon of the given version.
@@ -86,14 +86,14 @@ func New(version string) *Metrics {
 	m.inodes = add(gauge, "filesystem_inodes", "Inodes of a mounted filesystem.", "class", "device", "uuid")
 	m.freeInodes = add(gauge, "filesystem_free_inodes", "Free inodes of a mounted filesystem.", "class", "device", "uuid")
 	m.arrival = add(histogram, "attach_to_mounted_seconds", "Time from the event of a new disk until the mount of the disk.", "formatted")
-	// The bounds are in seconds. The lowest bounds suit the mount of a formatted disk. The highest bounds suit the
-	// proof that 64 GiB on slow storage are blank.
+	// The bounds are in seconds. The lowest bounds of the histogram are for the mount of a disk that already has a
+	// filesystem. The highest bounds are for a proof that reads 64 GiB from slow storage.
 	m.arrival.bounds = []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
 	m.allocations = add(counter, "heap_allocations_total", "Objects that the daemon has allocated.")
 	return m
 }
 
-// Added stores the time at which the event of a new disk arrived.
+// Added remembers the time at which the event of a new disk arrived.
 func (m *Metrics) Added(seq uint64, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,7 +125,7 @@ func (m *Metrics) Decided(f *disk.Facts, c *disk.Content, d disk.Decision) {
 	}
 }
 
-// Mounted updates the metrics for a mount that the mount table shows.
+// Mounted adds a mount to the metrics. The caller has found the mount in the mount table.
 func (m *Metrics) Mounted(f *disk.Facts, d disk.Decision, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +136,7 @@ func (m *Metrics) Mounted(f *disk.Facts, d disk.Decision, at time.Time) {
 	}
 }
 
-// Failed increments the counter of failed actions on disks. If the decision has no action, the value of the label
+// Failed adds 1 to the counter of failed actions on disks. If the decision has no action, the value of the label
 // "action" is "look".
 func (m *Metrics) Failed(d disk.Decision) {
 	m.mu.Lock()
@@ -151,17 +151,17 @@ func (m *Metrics) Gone(f *disk.Facts) {
 	delete(m.added, f.Seq)
 }
 
-// Lost increments the counter of overruns. In an overrun, some events were lost or unreadable.
+// Lost adds 1 to the counter of overruns. In an overrun, some events were lost or unreadable.
 func (m *Metrics) Lost() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.overruns.seriesWith().sum++
 }
 
-// Rescanned sets the time at which hotmount last examined every disk.
+// Rescanned records the time at which hotmount last examined every disk.
 func (m *Metrics) Rescanned(at time.Time) { m.set(m.rescan, at) }
 
-// Faulty sets the metric that shows whether the configuration has a fault.
+// Faulty sets the metric configuration_fault to 1 if the configuration has a fault, and to 0 otherwise.
 func (m *Metrics) Faulty(fault bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,7 +171,7 @@ func (m *Metrics) Faulty(fault bool) {
 	}
 }
 
-// Alive sets the time at which the daemon last sent WATCHDOG=1 to systemd.
+// Alive records the time at which the daemon last sent WATCHDOG=1 to systemd.
 func (m *Metrics) Alive(at time.Time) { m.set(m.watchdog, at) }
 
 func (m *Metrics) set(f *family, at time.Time) {
@@ -210,7 +210,8 @@ func (m *Metrics) text(lines []disk.Line, filesystems []Filesystem) []byte {
 		}
 	}
 	// The function `text` uses ReadMemStats, because runtime/metrics leaves out the most recent allocations of each
-	// processor. These recent allocations can be more objects than hotmount allocates for a disk.
+	// processor. The number of these recent allocations can exceed the number of objects that hotmount allocates for a
+	// disk.
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	m.allocations.seriesWith().sum = float64(memory.Mallocs)

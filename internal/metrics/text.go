@@ -13,7 +13,8 @@ import (
 
 // This package writes the text format (https://prometheus.io/docs/instrumenting/exposition_formats/) itself.
 // client_golang imports net/http, crypto/tls and protobuf, which would take five of the program's thirteen megabytes.
-// With client_golang, each hotmount process spent a third of its time before the main function in client_golang.
+// With client_golang, each hotmount process spent a third of its time in the initialisation of client_golang, before
+// the main function began.
 
 // The kinds of metrics.
 const (
@@ -29,8 +30,8 @@ type family struct {
 	labels []string
 	// bounds are the upper bounds of a histogram's buckets, except the last, infinite bound.
 	bounds []float64
-	// series maps the labels of a series to its values. The labels are written as in the text format, without the
-	// braces.
+	// The map `series` contains the values of each series. The key is the labels of the series, as in the text format
+	// but without the braces.
 	series map[string]*series
 }
 
@@ -70,7 +71,7 @@ func (f *family) observe(v float64, values ...string) {
 	}
 }
 
-// write writes the family, or nothing if the family has no series.
+// The method `write` appends the family to the buffer, or nothing if the family has no series.
 func (f *family) write(b *bytes.Buffer) {
 	if len(f.series) == 0 {
 		return

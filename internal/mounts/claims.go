@@ -99,7 +99,8 @@ type claimReader struct {
 	err            error
 }
 
-// list calls the package-level function list, and adds an error of the call to r.err.
+// The method `list` calls the function `list` of this package. If that call returns an error, the method adds the error
+// to r.err.
 func (r *claimReader) list(dir string, endings ...string) []string {
 	names, err := list(r.root, dir, endings...)
 	r.err = errors.Join(r.err, err)
@@ -405,9 +406,10 @@ func matchesPattern(p, own string) bool {
 	return p == own || match && err == nil
 }
 
-// isPartitionOf reports whether the path names a partition that the disk might have. The kernel appends the partition's
-// number to the disk's name, such as "vdb1" (disk_name in block/genhd.c). If the disk's name ends in a digit, the
-// kernel puts "p" before the number, such as "nvme0n1p1". The links that udev makes end in "-part1".
+// isPartitionOf reports whether the path names a partition that the disk might have. The kernel makes a partition's
+// name from the disk's name and the partition's number, such as "vdb1" (disk_name in block/genhd.c). If the disk's name
+// ends in a digit, the kernel puts "p" before the partition's number, as in the name "nvme0n1p1". The name of udev's
+// link to a partition ends in "-part" and the number, such as "-part1".
 func isPartitionOf(p, node string, f *disk.Facts) bool {
 	separator := ""
 	if last := node[len(node)-1]; last >= '0' && last <= '9' {

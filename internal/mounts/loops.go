@@ -22,10 +22,10 @@ type Loop struct {
 	// File is the path of the backing file in the mount namespace of the process that set up the loop device. File can
 	// contain arbitrary bytes.
 	File string
-	// The field Below is the block device on which the loop device is built. If no block device is found, Below is zero
-	// or does not belong to any block device. FromKernel reports whether the kernel itself named this block device. If
-	// FromKernel is false, Below is the device at the path File in this mount namespace. That device can differ from
-	// the backing device.
+	// The field Below is the block device on which the loop device is built. If no block device is found, the device
+	// number in Below is zero, or no block device has this number. FromKernel reports whether the kernel itself named
+	// this block device. If FromKernel is false, the field Below is the device that this process sees at the path in
+	// the field File. That device can differ from the backing device.
 	Below      disk.Dev
 	FromKernel bool
 	// Device and Inode are st_dev and st_ino of the backing file (stat(2)). Device and Inode are valid only if
@@ -36,9 +36,9 @@ type Loop struct {
 	Denied bool
 }
 
-// Called compares the path of the backing file with the kernel name of a disk. Called returns true if the path ends
-// with this name, in a directory named dev or at the root of a mount. Such a path may be the path of the disk's device
-// node.
+// Called compares the path of the backing file with the kernel name of a disk. Called returns true if the last part of
+// the path is this name, in a directory named dev or at the root of a mount. Such a path may be the path of the disk's
+// device node.
 func (l *Loop) Called(name string) bool {
 	dir, base := path.Split(strings.TrimSuffix(l.File, " (deleted)"))
 	return base == name && (dir == "/" || path.Base(dir) == "dev")
@@ -93,10 +93,10 @@ func Loops(root string, table Paths) ([]Loop, error) {
 	return all, nil
 }
 
-// ask gets the backing file from the kernel (LOOP_GET_STATUS64, loop(4)). For a regular backing file, the kernel
-// returns a device number that is zero or belongs to no block device. LOOP_GET_STATUS64 reads the attributes of the
-// backing file (loop_get_status in drivers/block/loop.c). The method `ask` skips backing files on a file server, because
-// a dead server never answers.
+// The method `ask` asks the kernel which backing file the loop device has (LOOP_GET_STATUS64, loop(4)). For a regular
+// backing file, the kernel returns a device number that is zero or belongs to no block device. LOOP_GET_STATUS64 reads
+// the attributes of the backing file (loop_get_status in drivers/block/loop.c). The method `ask` skips backing files on
+// a file server, because a dead server never answers.
 func (l *Loop) ask(root string, table Paths) {
 	if m := table.At(l.File); m != nil && !slices.Contains(local, m.Type) {
 		return

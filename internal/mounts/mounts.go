@@ -119,8 +119,8 @@ type Mount struct {
 	Parent int `json:"parent"`
 	// Shared is the peer group of which the mount is a member. Master is the peer group of which the mount is a slave.
 	// From is the closest dominant peer group that has a mount below the root directory of the process (propagate_from
-	// in mount_namespaces(7)). From is 0 if that group is Master itself. Shared, Master and From are 0 if the mount has
-	// no such peer group. A peer group has the same number in all namespaces.
+	// in mount_namespaces(7)). If that group is the group in the field Master, the field From is 0. Shared, Master and
+	// From are 0 if the mount has no such peer group. A peer group has the same number in all namespaces.
 	Shared int `json:"shared,omitempty"`
 	Master int `json:"master,omitempty"`
 	From   int `json:"from,omitempty"`

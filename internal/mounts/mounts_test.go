@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// files makes a directory with the given files. If the content of a file begins with "-> ", the file becomes a symbolic
-// link to the path that follows.
+// The function `files` makes a directory with the given files. If the content of a file begins with "-> ", the file
+// becomes a symbolic link to the path that follows.
 func files(t *testing.T, content map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

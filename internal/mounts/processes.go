@@ -45,7 +45,7 @@ func Field(text, name string) string {
 	return strings.TrimSpace(value)
 }
 
-// The regular expression pod matches the control groups of kubelet's pods. In the name of a pod's control group, both
+// The regular expression `pod` matches the control groups of kubelet's pods. In the name of a pod's control group, both
 // cgroup drivers of kubelet write "pod" and the UID of the pod. The systemd driver replaces each "-" in the UID by "_".
 // The UID of a static pod is a hash without "-" and "_".
 var pod = sync.OnceValue(func() *regexp.Regexp {
@@ -76,7 +76,7 @@ func command(dir string) string {
 	return strings.TrimSuffix(string(name), "\n")
 }
 
-// user returns a User for the process with the given directory in /proc.
+// The function `user` returns a User for the process with the given directory in /proc.
 func user(dir, how string) User {
 	pid, _ := strconv.Atoi(filepath.Base(dir))
 	return User{PID: pid, Command: command(dir), Pod: podOf(dir), How: how}

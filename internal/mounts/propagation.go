@@ -9,7 +9,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// Propagates makes a new Reader and calls its method Propagates.
+// Propagates calls the method Propagates of a new Reader.
 func Propagates(root, dir string) error { return new(Reader).Propagates(root, dir) }
 
 func propagates(hosts, owns []Mount, dir string) error {

@@ -137,8 +137,8 @@ func TestPropagatesUnreadable(t *testing.T) {
 	}
 }
 
-// TestPropagatesHostileMountPoint checks that the message escapes the name of a mount point, because any user may have
-// chosen that name.
+// TestPropagatesHostileMountPoint checks that the message contains the name of a mount point in escaped form, because
+// any user may have chosen that name.
 func TestPropagatesHostileMountPoint(t *testing.T) {
 	host := hostRoot + "60 27 254:16 / /mnt/a\\012b\x1b[31m rw - xfs /dev/vdb rw\n"
 	own := "127 99 254:1 / / ro master:1 - ext4 /dev/vda1 rw\n"

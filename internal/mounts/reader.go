@@ -100,8 +100,8 @@ type oneTable struct {
 	file *os.File // the open table, or nil
 	// If mustReread is true, the next call of read() reads the mount table even if the kernel has reported no change.
 	mustReread bool
-	// last[i] is the mount of the line lines[i]. Each line is a slice of the buffer named text. parse() reads a new
-	// version of the table into the buffer named next, and then swaps the two buffers.
+	// last[i] is the mount that the line lines[i] of the table describes. Each line is a slice of the buffer `text`.
+	// parse() reads a new version of the table into the buffer `next`, and then swaps the two buffers.
 	last       []Mount
 	lines      [][]byte
 	text, next bytes.Buffer

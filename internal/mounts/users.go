@@ -31,7 +31,7 @@ type User struct {
 	Unit    string `json:"unit,omitempty"`
 	Writes  bool   `json:"writes,omitempty"`
 	Machine bool   `json:"machine,omitempty"`
-	// How describes the kind of use, in text without control characters.
+	// The field How describes the kind of use, in text without control characters.
 	How string `json:"how"`
 }
 
@@ -73,8 +73,8 @@ func MountedAnywhere(root, name string) bool {
 // its root directory is on the filesystem. A process is a user even if its mount of the filesystem is no longer in any
 // mount table.
 //
-// Users reads nothing from the disk, because the disk may be dead. Only root with all capabilities sees every user.
-// Users leaves out processes that end during the call.
+// Users reads nothing from the disk, because the disk may be dead. Only root with all capabilities sees every user of
+// the filesystem. Users leaves out processes that end during the call.
 func Users(root string, dev disk.Dev, path string) ([]User, error) {
 	all, err := namespaces(root)
 	if err != nil {
@@ -193,9 +193,9 @@ func parent(tree []Mount, m *Mount) *Mount {
 	return &tree[i]
 }
 
-// The function named uses describes how the process uses the filesystem. The result contains each kind of use once. The
-// keys of the map named ours are the IDs of the mounts that the process sees. A value is true if the mount is a mount
-// of the filesystem. The result is nil for a process that has ended.
+// The function `uses` describes how the process uses the filesystem. The result contains each kind of use once. The
+// keys of the map `ours` are the IDs of the mounts that the process sees. A value is true if the mount is a mount of
+// the filesystem. The result is nil for a process that has ended.
 func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 	var how []string
 	fds, _ := os.ReadDir(filepath.Join(dir, "fdinfo"))

@@ -7,9 +7,9 @@ import (
 	"hotmount/internal/disk"
 )
 
-// giving contains the rules for a disk of a class in block mode. The content of a disk that was given out belongs to
-// the user of the block volume. Before a class gives out a disk, hotmount holds the disk if udev or the records show
-// content.
+// The table `giving` contains the rules for a disk of a class in block mode. The content of a disk that was given out
+// belongs to the user of the block volume. Before a class gives out a disk, hotmount holds the disk if udev or the
+// records show content.
 var giving = []rule{{
 	// The link of this disk may have the same name as the link by which another disk was given out.
 	reason: disk.ReasonOtherBlock, action: disk.Hold, situations: raw, lift: byAccept, kind: HoldIdentity,
@@ -59,15 +59,16 @@ var giving = []rule{{
 	remedy: giveUp,
 }}
 
-// readData reports whether the last proof found data on the disk, and nothing has written to the disk since. A class in
-// block mode never needs a proof, so the proof must have run for another class. hotmount records the content from the
-// proof only a little later (Standing.Noted). The record of the content stays valid after a write to the disk.
+// readData reports whether two conditions are met: the last proof found data on the disk, and nothing has written to
+// the disk since that proof. A class in block mode never needs a proof, so the proof must have run for another class.
+// hotmount records the content from the proof only a little later (Standing.Noted). The record of the content stays
+// valid after a write to the disk.
 func readData(f *disk.Facts) bool {
 	v := f.Standing.Verdict
 	return v.Valid(f) && v.Content.Kind != "" && v.Content.Kind != disk.Blank
 }
 
-// unfinished contains the rules for unfinished formats and for partitions.
+// The table `unfinished` contains the rules for unfinished formats and for partitions.
 var unfinished = []rule{{
 	reason: disk.ReasonPartition, action: disk.Refuse, situations: content,
 	when: func(in input) bool {
@@ -209,7 +210,7 @@ var mountable = []rule{{
 	why:   filesystemWhy,
 }}
 
-// unknown contains the rules for a disk with content that hotmount does not recognise.
+// The table `unknown` contains the rules for a disk with content that hotmount does not recognise.
 var unknown = []rule{{
 	reason: disk.ReasonHalfMade, action: disk.Refuse, situations: other, lift: byToken,
 	when:   func(in input) bool { return in.c.Kind == disk.HalfMade },

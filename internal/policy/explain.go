@@ -8,8 +8,8 @@ import (
 
 // Condition is one condition for formatting a disk.
 type Condition struct {
-	// Wanted is the condition in words. Held reports whether the condition is met. Found is what is known about the
-	// condition, or empty if Wanted needs no details.
+	// Wanted is the condition in words. The field Held reports whether the condition is met. Found is what is known
+	// about the condition, or empty if Wanted needs no details.
 	Wanted string
 	Held   bool
 	Found  string
@@ -79,8 +79,9 @@ type Considered struct {
 	// Matches are the results of the selectors of the class. If the disk is a partition and the class selects whole
 	// disks, Matches are the results for the partition's disk.
 	Matches []Match
-	// Selected reports whether the class selects the disk. Other reports whether the class selects a partition of the
-	// disk, or the disk of the partition.
+	// The field Selected reports whether the class selects the disk. For a whole disk, the field Other reports whether
+	// the class selects one of the disk's partitions. For a partition, the field Other reports whether the class
+	// selects the partition's disk.
 	Selected, Other bool
 	// Has is true if the disk belongs to the class. Verdict is the result in words, as the end of a sentence that
 	// begins with the name of the class.
@@ -98,8 +99,8 @@ type Excluded struct {
 }
 
 // Consider returns the results for every class in order, and every exclusion that matches the disk. If no exclusion
-// matches, the first class with Selected or Other set determines whether the disk belongs to a class. A volume that no
-// exclusion matches stays with its class, even if the selectors of another class match (Select).
+// matches, the first class whose field Selected or Other is true determines whether the disk belongs to a class. A
+// volume that no exclusion matches stays with its class, even if the selectors of another class match (Select).
 func Consider(f *disk.Facts, s *disk.Settings) (classes []Considered, exclusions []Excluded) {
 	for i := range s.Exclude {
 		e := &s.Exclude[i]

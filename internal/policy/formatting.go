@@ -162,8 +162,8 @@ var formattable = []rule{{
 	when:  func(in input) bool { return !in.c.Proven || in.c.Kind == disk.Unread },
 	means: "no known content was found on the disk, but hotmount must first prove that the disk is blank",
 }, {
-	// hotmount reads the disk before it refuses the disk as too small. A small disk may be the image file of a larger
-	// disk, such as a qcow2 file, attached as a raw disk.
+	// hotmount reads the disk before it refuses the disk as too small. A small disk may really be an image file of a
+	// larger disk, such as a qcow2 file. In this case, somebody attached the image file as a raw disk.
 	reason: disk.ReasonTooSmall, action: disk.Refuse, situations: blank,
 	when:      func(in input) bool { return in.f.Size < in.class.MinimumSize },
 	condition: "the disk is large enough for its class",

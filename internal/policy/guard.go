@@ -17,8 +17,7 @@ func mayBelongToDriver(in input) bool {
 	return slices.ContainsFunc(in.f.Drivers, func(d disk.Driver) bool { return reaches(d, in.f, in.s) })
 }
 
-// reaches reports whether the driver can attach or use disks of this kind, and the setting csi_ignore does not list the
-// driver.
+// reaches reports whether the driver can attach or use disks of this kind, and is not listed in the setting csi_ignore.
 func reaches(d disk.Driver, f *disk.Facts, s *disk.Settings) bool {
 	return d.Reach&f.Reach() != 0 && !slices.Contains(s.CSIIgnore, d.Name)
 }
@@ -44,9 +43,9 @@ func copied(in input) bool {
 }
 
 // singledOut reports whether the class shows that the disk belongs to the node itself. A disk is singled out if its
-// class sets neighbours: ignore. A disk is also singled out if a pattern contains enough literal characters of the
-// disk's serial, WWN or mapper name. singledOut ignores slot and model, because a disk of another owner may have the
-// same slot or model.
+// class has the setting `neighbours: ignore`. A disk is also singled out if a pattern contains enough literal
+// characters of the disk's serial, WWN or mapper name. singledOut ignores slot and model, because a disk of another
+// owner may have the same slot or model.
 func singledOut(in input) bool {
 	s, a := &in.class.Selectors, ownSubject(in.f)
 	return in.class.Neighbours == disk.NeighboursIgnore ||

@@ -14,7 +14,7 @@ var cinder = disk.Driver{Name: "cinder.csi.openstack.org", Reach: disk.Local}
 // driven puts the disk on a node with a CSI driver that may have attached the disk.
 func driven(f *disk.Facts) { f.Drivers = []disk.Driver{cinder} }
 
-// drivenWith returns a function that calls the functions `driven` and put, in this order.
+// drivenWith returns a function that first calls the function `driven` and then the function `put`.
 func drivenWith(put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) { driven(f); put(f) }
 }
@@ -139,7 +139,8 @@ func TestGuard(t *testing.T) {
 }
 
 // TestOthersComeBeforeContent checks that no remedy changes a disk that may belong to somebody else, whatever is on the
-// disk. hotmount may refuse the disk for its content and offer the token only after the operator has accepted the hold.
+// disk. Until the operator has accepted the hold, hotmount must neither refuse the disk for its content nor offer the
+// token.
 func TestOthersComeBeforeContent(t *testing.T) {
 	over := &disk.Intent{UUID: otherUUID, Over: true}
 	contents := []struct {

@@ -11,8 +11,8 @@ const leastLiterals = 4
 // literals returns how many characters of the pattern each matching value must contain, or 0 for a faulty pattern.
 func literals(pattern string) int { return spelled(pattern).all }
 
-// wwnLiterals does the same as the function `literals`, but counts only the characters after the first ".". The part of a
-// WWN up to the first "." names a kind of identifier and not a disk (wwid_show in drivers/nvme/host and
+// wwnLiterals does the same as the function `literals`, but counts only the characters after the first dot. In a WWN,
+// the part before the first dot names a kind of identifier and not a disk (wwid_show in drivers/nvme/host and
 // drivers/scsi/scsi_sysfs.c).
 func wwnLiterals(pattern string) int { return spelled(pattern).afterDot }
 
@@ -26,7 +26,7 @@ type spelling struct {
 }
 
 // s.then(next) returns the spelling of a pattern that consists of two parts. The first part has the spelling s, and the
-// second part has the spelling next.
+// second part has the spelling `next`.
 func (s spelling) then(next spelling) spelling {
 	if s.dot {
 		return spelling{s.all + next.all, true, s.afterDot + next.all}

@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// equivalent contains a key for each condition whose removal makes no test fail. The value explains why no test fails.
+// The map `equivalent` contains a key for each condition that can be removed without making a test fail. The value
+// explains why no test fails.
 var equivalent = map[string]string{
 	"in.c.Proven of in.c.Kind == disk.HalfMade && in.c.Proven":                "what is half-made is refused without an intent, and with one it is proven first",
 	"in.c.Kind == disk.HalfMade of in.c.Kind == disk.HalfMade && in.c.Proven": "what was read and is not blank is half made there",
@@ -28,8 +29,8 @@ var equivalent = map[string]string{
 
 // mutator changes the source so that each condition can be removed by its number. A removed condition becomes false in
 // an "or" and true in an "and". If a switch compares a value, a removed case value matches nothing. In a table of
-// rules, each removal affects one row: the field `lift`, the whole condition, or one part of the condition. The texts in
-// the table stay unchanged.
+// rules, each removal changes one row: the row loses the field `lift`, the whole condition, or one part of the
+// condition. The texts in the table stay unchanged.
 type mutator struct {
 	source  []byte
 	table   bool   // whether to mutate only the fields when and lift of rules
@@ -233,7 +234,7 @@ func TestTheSpecificationNeedsEachCondition(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	passes := func(mutant int, tests string) bool {
-		// rapid need not shrink a failure, because only the exit code of the test matters.
+		// The package `rapid` does not have to shrink a failing input, because only the exit code of the test matters.
 		cmd := exec.Command(binary, "-test.run", tests, "-test.failfast", "-rapid.nofailfile", "-rapid.shrinktime", "1ms")
 		cmd.Env = append(os.Environ(), fmt.Sprint("HOTMOUNT_TEST_MUTANT=", mutant))
 		return cmd.Run() == nil

@@ -81,7 +81,7 @@ func Neighbours(drivers []disk.Driver, s *disk.Settings) []string {
 
 // allSpell reports whether there is at least one pattern, and every pattern contains leastLiterals or more literal
 // characters. Such patterns usually single out each disk that they match (singledOut). The parameter `count` is the
-// function literals or the function wwnLiterals.
+// function `literals` or the function wwnLiterals.
 func allSpell(patterns []string, count func(string) int) bool {
 	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool { return count(p) < leastLiterals })
 }

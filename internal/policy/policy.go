@@ -21,7 +21,7 @@ func Decide(f *disk.Facts, c *disk.Content, s *disk.Settings) disk.Decision {
 }
 
 // decide returns the decision of the first rule that applies, and the rule itself. The parameter `waived` is a set of
-// ways to lift a rule. decide skips each rule that can be lifted in one of the ways in waived.
+// ways to lift a rule. decide skips a rule if the set `waived` contains one of the ways to lift that rule.
 func decide(in input, waived lift) (disk.Decision, *rule) {
 	d := disk.Decision{}
 	if in.class != nil {
@@ -42,8 +42,8 @@ func decide(in input, waived lift) (disk.Decision, *rule) {
 	return d, &rules[len(rules)-1]
 }
 
-// input is the argument of the functions `rule`.when and rule.names. An input is passed by value, so that a decision
-// allocates no memory (TestDecide).
+// The type `input` is the argument of the functions rule.when and rule.names. An input is passed by value, so that a
+// decision allocates no memory (TestDecide).
 type input struct {
 	f *disk.Facts
 	c *disk.Content
@@ -93,13 +93,13 @@ func inputOf(f *disk.Facts, c *disk.Content, s *disk.Settings) input {
 	return in
 }
 
-// accepted reports whether the operator has accepted the disk for the reason r, and with the filesystem whose UUID is
+// The method `accepted` reports whether an accept of the disk names the reason r and the filesystem with the UUID
 // in.c.UUID.
 func (in input) accepted(r disk.Reason) bool { return in.f.Standing.Lifted(r, in.c.UUID) }
 
-// isAccepted reports whether the operator has accepted the disk for the reason r, with the filesystem that theContent
-// returns. In the situation named other, a proof may find another UUID than the UUID in the accept, so isAccepted
-// ignores the UUID.
+// isAccepted reports whether an accept of the disk names the reason r and the filesystem that theContent returns. In
+// the situation `other`, a proof may find a UUID that differs from the UUID in the accept, so isAccepted ignores the
+// UUID.
 func (in input) isAccepted(r disk.Reason) bool {
 	uuid, _ := theContent(in)
 	return in.f.Standing.Lifted(r, uuid) ||
@@ -242,18 +242,18 @@ func made(in input) bool {
 	return i != nil && i.UUID == in.c.UUID
 }
 
-// replaced reports whether a format is unfinished and the disk holds a filesystem with another UUID than the format's.
-// If over is true, replaced considers only a format by token. If over is false, replaced considers only a format of a
-// blank disk.
+// The function `replaced` reports whether the disk has an unfinished format whose UUID differs from the UUID of the
+// disk's filesystem. If `over` is true, only a format by token counts. If `over` is false, only a format of a blank
+// disk counts.
 func replaced(in input, over bool) bool {
 	i := Intent(in.f, in.c)
 	return i != nil && i.UUID != in.c.UUID && i.Over == over
 }
 
-// foreign reports whether another machine seems to have made the filesystem. A filesystem is foreign if another machine
-// wrote to the disk during the proof or mkfs. A filesystem is also foreign if udev saw no content on the disk before
-// the proof found the filesystem. The function `foreign` ignores what udev saw if hotmount has just made the filesystem,
-// or if a format of the disk is unfinished.
+// The function `foreign` reports whether another machine seems to have made the filesystem. A filesystem is foreign if
+// another machine wrote to the disk during the proof or mkfs. A filesystem is also foreign if udev saw no content on
+// the disk before the proof found the filesystem. The function `foreign` ignores what udev saw if hotmount has just
+// made the filesystem, or if a format of the disk is unfinished.
 func foreign(in input) bool {
 	v := in.f.Standing.Verdict
 	return v.Valid(in.f) && v.Shared ||
@@ -308,8 +308,9 @@ func isTwin(f *disk.Facts) bool {
 	return f.Standing.Twin && !f.Standing.InSameSlot || !f.Standing.OnRecord && !f.Standing.Resized
 }
 
-// replaces reports whether the filesystem was last seen on another disk. The result is true only if hotmount did not
-// see that disk's removal before this disk was attached. If the operator has accepted this disk, the result is false.
+// The function `replaces` reports whether the filesystem was last seen on another disk. The result is true only if
+// hotmount did not see that disk's removal before this disk was attached. If the operator has accepted this disk, the
+// result is false.
 func replaces(f *disk.Facts) bool {
 	l := f.Standing.LastOn
 	return l != nil && (!l.Left || f.Standing.Beside) && !f.Standing.Lifted(disk.ReasonTwin, l.UUID)
@@ -347,7 +348,7 @@ func givenUpBeforeFormat(c *disk.Content, l *disk.Sighting) bool {
 	return c.Kind == disk.HalfMade && l.UUID != c.UUID
 }
 
-// failed reports whether an earlier format of the disk failed and hotmount must not try again.
+// The function `failed` reports whether an earlier format of the disk failed and must not be tried again.
 func failed(f *disk.Facts) bool {
 	v := f.Standing.Verdict
 	return v.Valid(f) && v.Failure != "" && !v.Retry
@@ -373,8 +374,8 @@ func sameWWN(f *disk.Facts) *disk.Peer { return sameDisk(f, f.SameWWN, disk.Reas
 
 // sameDisk returns a peer that may be the same disk as a blank disk, or nil. sameDisk considers only a peer that was
 // attached earlier, holds content, is in use, or is the disk on which the unfinished format began. sameDisk ignores a
-// peer if the operator has accepted the blank disk for the reason r and the peer's filesystem. If both disks are blank,
-// hotmount therefore uses the disk that was attached first.
+// peer if an accept of the blank disk names the reason r and the peer's filesystem. If both disks are blank, hotmount
+// therefore uses the disk that was attached first.
 func sameDisk(f *disk.Facts, peers []disk.Peer, r disk.Reason) *disk.Peer {
 	for i := range peers {
 		p := &peers[i]
@@ -413,8 +414,8 @@ func recent(f *disk.Facts, s *disk.Settings) int {
 	return n
 }
 
-// creates reports whether the class makes filesystems. For a half-made filesystem, the class must make filesystems of
-// the same type.
+// The function `creates` reports whether the class makes filesystems. For a half-made filesystem, the class must make
+// filesystems of the same type.
 func creates(class *disk.Class, c *disk.Content) bool {
 	if c.Kind == disk.HalfMade && class.Create != cmp.Or(c.Type, disk.XFS) {
 		return false

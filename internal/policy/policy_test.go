@@ -79,7 +79,8 @@ func fit(size, span uint64) *disk.Fit {
 	return &disk.Fit{Seq: 12, Size: size, Geometry: disk.Geometry{Size: span, Block: 4096}}
 }
 
-// unfit returns the result of a failed attempt to grow a filesystem to the given size of its disk.
+// The function `unfit` returns the result of a failed attempt to grow a filesystem. The parameter `size` is the size of
+// the disk.
 func unfit(size uint64) *disk.Fit {
 	f := fit(size, 1<<30)
 	f.Failure = "xfs_growfs: exit code 1"
@@ -109,7 +110,7 @@ func knownOnly(s *disk.Settings) { s.Classes[0].Adopt = disk.AdoptKnown }
 // The variable `lay` is the record of a filesystem that was mounted earlier.
 var lay = disk.Sighting{UUID: otherUUID, Type: "xfs", Mounted: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 
-// word returns the record of an accept for the reason r and the filesystem with that UUID.
+// The function `word` returns the record of an accept for the reason r and the filesystem with the given UUID.
 func word(r disk.Reason, uuid string) []disk.Word { return []disk.Word{{Reason: r, UUID: uuid}} }
 
 // everyWord contains three accepts for each reason in the table conditions: without a filesystem, and with each of the
@@ -195,8 +196,8 @@ func wwn(seq uint64, holds string) func(*disk.Facts) {
 	}
 }
 
-// begunBy returns a function that calls put, and then puts an unfinished format on record. The parameter `seq` is the
-// sequence number of the disk on which the format began.
+// begunBy returns a function that first calls the function `put` and then records an unfinished format. The parameter
+// `seq` is the sequence number of the disk on which the format began.
 func begunBy(seq uint64, put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		put(f)
@@ -1345,9 +1346,9 @@ func TestWordsOfASecondPath(t *testing.T) {
 		c      *disk.Content
 		facts  func(*disk.Facts)
 		config func(*disk.Settings)
-		// The field named never contains the reason why no token is ever valid for the disk, or "". If the field
-		// contains a reason, the test checks only the reason. If the field is empty, the token must be valid, unless
-		// the disk may be a second path to a disk in use.
+		// The field `never` contains the reason why no token is ever valid for the disk, or "" if a token can be valid.
+		// If the field contains a reason, the test checks only the reason. If the field is empty, the token must be
+		// valid, unless the disk may be a second path to a disk in use.
 		never disk.Reason
 	}{
 		"a twin":                {xfs(), nil, nil, ""},
@@ -1761,7 +1762,8 @@ func TestAnAcceptLiftsWhatWasTold(t *testing.T) {
 			f, c, s := blankDisk(), proven(disk.Blank), settings()
 			one.put(f, c, s)
 			other.put(f, c, s)
-			// Each missing filesystem gets its own UUID, because one accept could otherwise lift both holds.
+			// Each missing filesystem gets its own UUID. If two holds named the same UUID, one accept could lift both
+			// holds.
 			for i, l := range []**disk.Sighting{&f.Standing.Before, &f.Standing.FormerSerial, &f.Standing.FormerSlot} {
 				if *l != nil {
 					*l = &disk.Sighting{UUID: fmt.Sprintf("0000000%d-0000-4000-8000-000000000000", i), Type: "xfs"}
@@ -1809,8 +1811,8 @@ func TestEachReasonHasItsCondition(t *testing.T) {
 	}
 }
 
-// TestAnyConditionBlocksFormat checks combinations of conditions and accepts. Apart from the exceptions in the test,
-// each condition prevents the format, unless the field `lift` of the condition contains one of the accepts.
+// TestAnyConditionBlocksFormat checks combinations of conditions and accepts. Each condition must prevent the format,
+// unless the field `lift` of the condition contains one of the accepts. The test contains the other exceptions.
 func TestAnyConditionBlocksFormat(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, c, s := blankDisk(), proven(disk.Blank), settings()

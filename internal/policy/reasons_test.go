@@ -12,7 +12,8 @@ import (
 )
 
 // TestEachReasonHasItsRow checks that each reason has a rule. If several rules have the same reason, exactly one of
-// these rules must have the reason's texts and the other fields. Each hold must have one of the five kinds of holds.
+// these rules must have the texts and the other fields about the reason. Each hold must have one of the five kinds of
+// holds.
 func TestEachReasonHasItsRow(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../disk/reason.go", nil, 0)
 	if err != nil {

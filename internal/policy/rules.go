@@ -14,10 +14,10 @@ type rule struct {
 	action disk.Action
 	// situations contains the situations to which the rule applies.
 	situations situation
-	// when(in) reports whether the rule applies. The field `when` is nil for a rule that applies to every disk in its
-	// situations.
+	// when(in) reports whether the rule applies. The field `when` is nil for a rule that applies to every disk in the
+	// rule's situations.
 	when func(input) bool
-	// names(in) returns the filesystem for Decision.UUID and Decision.Type. The field names is nil for a decision
+	// names(in) returns the filesystem for Decision.UUID and Decision.Type. The field `names` is nil for a decision
 	// without a filesystem.
 	names func(input) (uuid, fstype string)
 	// lift is the set of ways in which the operator can lift the rule.
@@ -38,11 +38,11 @@ type rule struct {
 	// condition is a text for `hotmount explain`. The text states what must be true so that the rule permits a format
 	// or a link. The text is empty if `hotmount explain` does not list the rule as a condition.
 	condition string
-	// The field `means` is the general explanation of the reason, as in the manual page. found(w) returns the details on
-	// which the decision is based, such as the names of partitions. The message joins the explanation and the details,
-	// unless why(w) returns another message. remedy(w) returns the step that helps the operator. The functions `found`,
-	// why and remedy escape bytes from outside hotmount. Each of these functions may be nil or return "". If several
-	// rules have the same reason, only one of them has the texts and the other fields about the reason.
+	// The field `means` is the general explanation of the reason, as in the manual page. found(w) returns the details
+	// on which the decision is based, such as the names of partitions. The message joins the explanation and the
+	// details, unless why(w) returns another message. remedy(w) returns the step that helps the operator. The functions
+	// `found`, `why` and `remedy` escape bytes from outside hotmount. Each of these functions may be nil or return "".
+	// If several rules have the same reason, only one of them has the texts and the other fields about the reason.
 	means              string
 	found, why, remedy func(*wording) string
 }
@@ -323,8 +323,8 @@ var readiness = []rule{{
 	remedy: lostRemedy,
 }, {
 	reason: disk.ReasonUdev, action: disk.Wait, situations: free | mountedInClass,
-	// The kernel reuses device numbers. A mount that systemd began for an earlier disk may have mounted a later disk
-	// with the same device number.
+	// The kernel reuses device numbers. systemd may begin a mount for one disk, and then mount a later disk that has
+	// got the same device number.
 	when: func(in input) bool {
 		return !in.f.Udev.Initialized && (in.situation != mountedInClass || !wasMounted(in.f, mountedUUID(in)))
 	},
@@ -336,8 +336,8 @@ var readiness = []rule{{
 	when:      func(in input) bool { return in.f.Size == 0 },
 	condition: "the kernel reports a size for the disk", means: "the kernel reports a size of 0 bytes for the disk",
 }, {
-	// The holds for a disk that somebody else may use come before each rule that advises to overwrite the disk or
-	// orders a proof. A proof would prevent a driver from opening the disk.
+	// The following holds are for a disk that somebody else may use. These holds precede each rule that orders a proof,
+	// or advises the operator to overwrite the disk. A proof would prevent a driver from opening the disk.
 	reason: disk.ReasonUsed, action: disk.Hold, situations: free, names: theContent, lift: byAccept, kind: HoldUser,
 	when: func(in input) bool {
 		return in.f.Standing.Used != nil && !isVolume(in) && !in.isAccepted(disk.ReasonUsed)

@@ -81,9 +81,9 @@ func selects(a subject, c *disk.Class) bool {
 		!c.Selectors.IsZero() && nameMayMatch(a.name, &c.Selectors) && unbacked(a, &c.Selectors) == "" && matchesAll(a, &c.Selectors)
 }
 
-// unbacked returns why the backing file of a loop device prevents its selection, or "". A class can select a loop
-// device only with patterns for the backing file. Block devices and files of kubelet are never allowed as backing
-// files.
+// unbacked returns the reason why the class cannot select a loop device with this backing file, or "" if there is no
+// such reason. A class can select a loop device only with patterns for the backing file. Block devices and files of
+// kubelet are never allowed as backing files.
 func unbacked(a subject, s *disk.Selectors) string {
 	switch {
 	case !strings.HasPrefix(a.name, "loop"):
@@ -100,9 +100,9 @@ func unbacked(a subject, s *disk.Selectors) string {
 	return ""
 }
 
-// ofKubelet reports whether the path lies below the root directory of a kubelet. The root directory is
-// /var/lib/kubelet, another directory with the name kubelet, or any directory that contains kubelet's
-// directories for volumes (pkg/kubelet/kubelet_getters.go, pkg/volume/plugins.go).
+// ofKubelet reports whether the path lies below the root directory of a kubelet. Such a root directory has the name
+// kubelet, as in /var/lib/kubelet, or contains kubelet's directories for volumes (pkg/kubelet/kubelet_getters.go,
+// pkg/volume/plugins.go).
 func ofKubelet(path string) bool {
 	for _, part := range []string{"/kubelet/", "/plugins/kubernetes.io/", "/volumes/kubernetes.io~", "/volume-subpaths/", "/volumeDevices/"} {
 		if strings.Contains(path, part) {
@@ -114,7 +114,7 @@ func ofKubelet(path string) bool {
 
 // selectsRelated reports whether the class selects a partition of the disk, or the disk of the partition.
 // selectsRelated compares only facts that a disk shares with its partitions. For a disk with partitions, selectsRelated
-// skips the selector size, because the facts of a disk do not contain the sizes of its partitions.
+// skips the selector `size`, because the facts of a disk do not contain the sizes of its partitions.
 func selectsRelated(f *disk.Facts, c *disk.Class) bool {
 	if f.Whole != "" {
 		return selects(wholeDisk(f), c)
@@ -231,9 +231,9 @@ func ordinary(name string) bool {
 // Regexp is the prefix of a pattern that is a regular expression (RE2, package regexp) and not a glob.
 const Regexp = "re:"
 
-// Pattern reports whether the pattern matches the whole value. The pattern is a glob of path.Match in which "*" also
-// matches a slash, or "re:" followed by a regular expression. A faulty pattern matches nothing; package config refuses
-// such a pattern.
+// Pattern reports whether the pattern matches the whole value. The pattern has one of two forms: a glob of path.Match
+// in which "*" also matches a slash, or "re:" followed by a regular expression. A faulty pattern matches nothing;
+// package config refuses such a pattern.
 func Pattern(pattern, value string) bool {
 	if strings.HasPrefix(pattern, Regexp) {
 		re := expression(pattern)
@@ -270,7 +270,8 @@ func Compile(s *disk.Settings) *disk.Settings {
 	return &compiled
 }
 
-// expressions maps each pattern that is a regular expression to its compiled form, or returns nil if there is none.
+// The function `expressions` returns a map from each pattern that is a regular expression to its compiled form. Without
+// such patterns, the map is nil.
 func expressions(s *disk.Selectors) map[string]*regexp.Regexp {
 	var all map[string]*regexp.Regexp
 	for _, patterns := range [][]string{s.Names, s.MapperNames, s.Transport, s.Serial, s.WWN, s.Model, s.Vendor, s.ByPath} {
@@ -286,7 +287,8 @@ func expressions(s *disk.Selectors) map[string]*regexp.Regexp {
 	return all
 }
 
-// pattern returns the same result as Pattern, but uses a compiled expression of the selectors if there is one.
+// The function `pattern` returns the same result as Pattern. If the selectors contain the compiled expression of the
+// pattern, the function uses this expression.
 func pattern(s *disk.Selectors, pattern, value string) bool {
 	if re := s.Compiled[pattern]; re != nil {
 		return re.MatchString(value)
@@ -381,8 +383,8 @@ var selectors = [...]selector{
 	{"serial",
 		func(a subject, s *disk.Selectors) (bool, bool) {
 			given, held := matches(s, s.Serial, a.serial())
-			// A pattern that matches the serial of an NVMe controller, as in /sys/block, matches all namespaces of the
-			// controller.
+			// If a pattern matches the serial that /sys/block shows for an NVMe controller, the pattern matches all
+			// namespaces of the controller.
 			_, controller := matches(s, s.Serial, a.ControllerSerial(a.serial()))
 			return given, held || controller
 		},

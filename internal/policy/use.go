@@ -20,10 +20,10 @@ func Use(f *disk.Facts, d disk.Decision) string {
 	return cmp.Or(user(f), below(f, &c))
 }
 
-// below returns which devices somebody else has built on the disk, or "" if there are none. Partitions are ignored, and
-// so are loop devices that may lie on another disk. The result is also "" for a disk with LVM, LUKS or md content.
-// hotmount refuses such a disk even after the device that was built on the disk is gone. For a path of a multipath
-// device, the result is "" because multipathd takes disks by itself.
+// The function `below` returns a text that names the devices that somebody else has built on the disk, or "" if there
+// are none. Partitions are ignored, and so are loop devices that may lie on another disk. The result is also "" for a
+// disk with LVM, LUKS or md content. hotmount refuses such a disk even after the device that was built on the disk is
+// gone. For a path of a multipath device, the result is "" because multipathd takes disks by itself.
 func below(f *disk.Facts, c *disk.Content) string {
 	if c.Kind == disk.Other {
 		return ""
@@ -55,8 +55,8 @@ func volumeInUse(in input) bool {
 		len(f.Bound)+len(f.Holders)+len(f.Loops) > 0 || f.Claim != "")
 }
 
-// mountedElsewhere returns the first place at which somebody else has mounted the disk, or "". A mount at twinMount
-// does not count, because the operator makes this mount to follow twinRemedy.
+// mountedElsewhere returns the first place at which somebody else has mounted the disk, or "". mountedElsewhere ignores
+// a mount at twinMount, because the operator makes this mount to follow twinRemedy.
 func mountedElsewhere(f *disk.Facts) string {
 	for i := range f.Mounts {
 		if f.Mounts[i].Path != twinMount {
@@ -83,7 +83,7 @@ func user(f *disk.Facts) string {
 // Asks reports whether the decision must wait until hotmount knows who has the disk open. Asks reports true only if
 // Facts.Neighbours or Facts.Unlisted is true. Facts.Neighbours means that software on the node may open a disk without
 // claiming it. Facts.Unlisted means that the disk may be mounted in another mount namespace. The decision waits before
-// the first use of a disk that is not on record, and before advice to overwrite the disk.
+// hotmount first uses a disk that is not on record, and before hotmount advises the operator to overwrite the disk.
 func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
 	if !f.Neighbours && !f.Unlisted || f.Standing.Given != nil && d.Action == disk.Link {
 		return false

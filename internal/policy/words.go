@@ -21,8 +21,9 @@ type wording struct {
 	rule  *rule
 }
 
-// Words returns the reason for the decision in words, and the step that helps the operator. The result next is empty if
-// no step is needed or known. Words escapes control characters and invalid bytes that come from outside hotmount.
+// Words returns the reason for the decision in words, and the step that helps the operator. The result `next` is empty
+// if no step is needed, or if hotmount knows no step that helps. Words escapes control characters and invalid bytes
+// that come from outside hotmount.
 func Words(f *disk.Facts, c *disk.Content, s *disk.Settings, d disk.Decision) (why, next string) {
 	w := &wording{f, c, s, d, s.Class(d.Class), ruleOf(d.Reason)}
 	if w.rule.why != nil {
@@ -101,7 +102,7 @@ func giveUp(w *wording) string {
 	return "find out where the missing data is; if nobody needs this data: hotmount accept " + w.f.Name
 }
 
-// held returns in words what is on the disk according to udev and the kernel.
+// The function `held` describes in words what is on the disk according to udev and the kernel.
 func held(f *disk.Facts) string {
 	switch {
 	case len(f.Partitions) > 0:
@@ -177,9 +178,9 @@ func lostRemedy(w *wording) string {
 		cmp.Or(w.f.Reopen(), "close this device and the devices below it; then open these devices again, with the same tools as before")
 }
 
-// wipe returns the remedy for a disk whose content is not needed. The remedy names only steps that help, such as a
-// format by hand or by token. The host must not change an attached disk, because hotmount cannot see the change and the
-// disk may be in use.
+// The function `wipe` returns the remedy for a disk whose content is not needed. The remedy names only steps that help,
+// such as a format by hand or by token. The host must not change an attached disk, because hotmount cannot see the
+// change and the disk may be in use.
 func wipe(w *wording) string {
 	f := w.f
 	if p := secondPath(f); p != nil {
@@ -218,8 +219,8 @@ func recordsUnread(f *disk.Facts) string {
 	return "nothing on the disk may be overwritten yet: " + visible(why) + textIf(helps != "", disk.Helps+visible(helps))
 }
 
-// onlyPath returns the given remedy, which writes to the disk, with two exceptions. For a disk that may be a second
-// path to a disk in use, onlyPath returns the text of twoPaths. If hotmount could not read the records, onlyPath
+// onlyPath returns the given remedy, except in two cases. The given remedy writes to the disk. For a disk that may be a
+// second path to a disk in use, onlyPath returns the text of twoPaths. If hotmount could not read the records, onlyPath
 // returns the text of recordsUnread.
 func onlyPath(f *disk.Facts, remedy string) string {
 	if p := secondPath(f); p != nil {
@@ -246,7 +247,7 @@ func twoPaths(p *disk.Peer) string {
 	return say("if this disk is a second path to %s: leave this disk to multipathd, or exclude this disk in the configuration; otherwise attach this disk with a serial of its own", p.Name)
 }
 
-// byHand returns the type `for` a filesystem that the operator makes by hand. The disk's class mounts filesystems of this
+// byHand returns the type for a filesystem that the operator makes by hand. The disk's class mounts filesystems of this
 // type.
 func byHand(w *wording) string {
 	if w.class != nil && len(w.class.Accept) > 0 && !slices.Contains(w.class.Accept, disk.XFS) {

@@ -44,7 +44,7 @@ type Own struct {
 	Like func(context.Context) (io.ReaderAt, error)
 }
 
-// isXFS reports whether o is an XFS filesystem and super is the superblock of o.
+// isXFS reports whether o is an XFS filesystem with the superblock `super`.
 func (o *Own) isXFS(super *XFSSuper) bool { return o.Type != disk.Ext4 && super.UUID == o.UUID }
 
 // Look returns the content of the disk. A scan takes longer than wipefs and blkid. Look needs the scan only if wipefs

@@ -231,7 +231,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// The reader watched sends the byte offset of each read of a scan to a channel.
+// The reader `watched` sends the byte offset of each read of a scan to a channel.
 type watched struct {
 	io.ReaderAt
 	read chan int64
@@ -293,7 +293,7 @@ func TestLookReadsWhileTheToolsStart(t *testing.T) {
 	}
 }
 
-// The reader slow delays the reads of a scan: the first read takes one second, the second read takes two seconds, and
+// The reader `slow` delays the reads of a scan: the first read takes one second, the second read takes two seconds, and
 // so on.
 type slow struct{ io.ReaderAt }
 

@@ -249,7 +249,7 @@ func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 	return mode &^ kind, super.used, nil
 }
 
-// foreign returns the same values for ext4 as owner.foreign returns for XFS.
+// The method `foreign` returns the same values for ext4 as owner.foreign returns for XFS.
 func (o *ext4Owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	for at := 0; at < len(b); at += block {
 		part := b[at:min(at+block, len(b))]
@@ -273,8 +273,8 @@ func (o *ext4Owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 }
 
 // knows() reports whether a sector of a block is part of a superblock with our UUID, or of inodes whose checksums
-// include our UUID. The sector begins at byte s of the block b, which begins at the given byte offset of the disk. The
-// parameter like is the block at the same byte offset of the file that mkfs.ext4 has written.
+// include our UUID. The block b begins at the given byte offset of the disk, and the sector begins at byte s of the
+// block b. The parameter `like` is the block at the same byte offset in the file that mkfs.ext4 has written.
 func (o *ext4Owner) knows(b, like []byte, s int, offset uint64) bool {
 	if at := s / superSize * superSize; at+superSize <= len(b) && (offset == 0 && at == superSize || offset > 0 && at == 0) {
 		if super, err := parseExt4(b[at : at+superSize]); err == nil && super.uuid == o.super.uuid {

@@ -98,9 +98,9 @@ func TestIsWholeExt4(t *testing.T) {
 	}
 }
 
-// TestExt4Root checks that Ext4Root returns the mode of a root directory that mkfs.ext4 made. Ext4Root must also return
-// the mode after a later change, and report whether the filesystem was mounted. Ext4Root must return an error for a
-// damaged inode or another UUID.
+// TestExt4Root checks that Ext4Root returns the mode of a root directory that mkfs.ext4 made. If the mode was changed
+// later, Ext4Root must return the new mode. Ext4Root must also report whether the filesystem was mounted. Ext4Root must
+// return an error for a damaged inode or another UUID.
 func TestExt4Root(t *testing.T) {
 	const size = 1 << 30
 	debugfs := func(f *os.File, request string) {

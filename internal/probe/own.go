@@ -68,9 +68,10 @@ func newOwner(uuid string) *owner {
 	return &owner{uuid: raw}
 }
 
-// foreign returns the index of the first foreign byte in the bytes b, or -1 if no byte is foreign. The bytes b were
-// read from the disk at the given byte offset. A byte is foreign if it is neither zero nor written by the filesystem's
-// mkfs. The second result is the size in bytes of all blocks that mkfs wrote, up to the block with the foreign byte.
+// The method `foreign` returns the index of the first foreign byte in the bytes b, or -1 if no byte is foreign. The
+// bytes b were read from the disk at the given byte offset. A byte is foreign if it is neither zero nor written by the
+// filesystem's mkfs. The second result is the size in bytes of all blocks that mkfs wrote, up to the block with the
+// foreign byte.
 func (o *owner) foreign(b []byte, offset uint64) (i int, own uint64) {
 	if o == nil {
 		return nonZero(b), 0

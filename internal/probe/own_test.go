@@ -14,7 +14,7 @@ import (
 
 const ownUUID = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 
-// made returns a sparse file in which the real mkfs.xfs has made a filesystem.
+// The function `made` returns a sparse file in which the real mkfs.xfs has made a filesystem.
 func made(t *testing.T, size int64, args ...string) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")

@@ -2,8 +2,8 @@ package probe
 
 import "slices"
 
-// secondary lists, for each format, the places of second superblocks, labels and backups outside the first and the last
-// 16 MiB of the disk.
+// The variable `secondary` lists the places of second superblocks, labels and backups of each format. Places in the
+// first and the last 16 MiB of the disk are left out.
 //
 // Every sampled scan reads the first and the last 16 MiB. The first and the last 16 MiB contain the superblocks, labels
 // and tables of the following formats.
@@ -16,8 +16,8 @@ import "slices"
 var secondary = []struct {
 	format string
 	source string
-	// The field named at is a function that returns the byte offsets of the places. The argument `size` is the size of
-	// the disk in bytes. The caller drops offsets beyond the end of the disk.
+	// The field `at` is a function that returns the byte offsets of the places. The argument `size` is the size of the
+	// disk in bytes. The caller drops offsets beyond the end of the disk.
 	at func(size uint64) []uint64
 }{
 	{"xfs", "xfsprogs, libxfs/topology.c, calc_default_ag_geometry: the start of every allocation group", xfsGroups},

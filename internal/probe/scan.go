@@ -23,23 +23,23 @@ import (
 // Plan determines how much of a disk is read to prove that the disk is blank.
 type Plan string
 
-// A class can specify the plan Auto, Full, Sampled or Unsigned. Only ShortLook uses the fifth plan (ends).
+// A class can specify the plan Auto, Full, Sampled or Unsigned. Only ShortLook uses the fifth plan, `ends`.
 const (
 	// Auto is the plan Full for a disk of up to FullLimit bytes, and the plan Sampled for a larger disk.
 	Auto Plan = "auto"
 	// Full reads every byte of the disk.
 	Full Plan = "full"
-	// Sampled reads Window bytes at both ends of the disk, and the places where a known format keeps a second
+	// Sampled reads Window bytes at each end of the disk, and the places where a known format keeps a second
 	// superblock. Sampled also reads at least 4,096 samples of 64 KiB, and at least one sample in each 64 MiB.
 	Sampled Plan = "sampled"
 	// Unsigned requires zeros only in the first 4 KiB of the disk. Unsigned also requires that the first and the last
 	// 16 MiB (Window) are readable, because wipefs and blkid report no signature that they cannot read.
 	Unsigned Plan = "unsigned"
-	// ends is the plan that reads Window bytes at the start and Window bytes at the end of the disk.
+	// The plan `ends` reads Window bytes at each end of the disk.
 	ends Plan = "ends"
 )
 
-// All constants are sizes in bytes, except the numbers buffers and minSamples (packaging/doc/adr/0002).
+// All constants are sizes in bytes, except `buffers` and minSamples, which are plain numbers (packaging/doc/adr/0002).
 const (
 	// FullLimit is the size of the largest disk of which Auto reads every byte.
 	FullLimit = 64 << 30
@@ -54,11 +54,11 @@ const (
 	unsigned = 4 << 10
 
 	// chunk is the size of one read of the plan Full. A smaller chunk needs more calls, and a larger chunk needs more
-	// memory. In test/bench, hotmount used 32 MiB of memory while eight disks were formatted. chunk and every offset
-	// are multiples of align, because O_DIRECT reads whole sectors, of up to align bytes.
+	// memory. In test/bench, hotmount used 32 MiB of memory while eight disks were formatted. The constant `chunk` and
+	// every offset are multiples of `align`, because O_DIRECT reads whole sectors. A sector has at most `align` bytes.
 	//
 	// shortChunk is the size of one read of every plan except Full. shortChunk is small, because any number of
-	// processes may read with shortChunk at once (package store).
+	// processes may make reads of this size at once (package store).
 	chunk      = 1 << 20
 	shortChunk = 256 << 10
 	align      = 4096
@@ -86,7 +86,7 @@ func (p Plan) chunk() int {
 	return shortChunk
 }
 
-// forSize returns the plan for a disk of the given size in bytes. forSize replaces only Auto, by Full or Sampled.
+// forSize returns the plan for a disk of the given size in bytes. forSize changes only Auto, to Full or Sampled.
 func (p Plan) forSize(size uint64) Plan {
 	switch {
 	case p != Auto:
@@ -102,8 +102,8 @@ type Finding struct {
 	// Plan is the plan by which the scan read the disk. If the caller of the scan chose Auto, Plan is Full or Sampled.
 	Plan Plan
 	Size uint64
-	// Read is the number of bytes read, without the read that found the byte at Offset. Places is the number of separate
-	// stretches of the disk that the scan read. Own is the size in bytes of all blocks that belong to Source.Own.
+	// Read is the number of bytes read, except those of the read that found the byte at Offset. Places is the number of
+	// separate stretches that the scan read. Own is the size in bytes of the scanned blocks that belong to Source.Own.
 	Read, Places, Own uint64
 	// Bytes contains up to 16 bytes of the disk, from Offset on. The byte at Offset is the first byte that is neither
 	// zero nor part of Source.Own. Bytes is empty if every examined byte is zero or part of Source.Own.
@@ -117,7 +117,7 @@ type Finding struct {
 // Zero reports whether the scan finished and every examined byte was zero.
 func (f *Finding) Zero() bool { return f.clean() && f.Own == 0 }
 
-// clean reports whether the scan finished and every examined byte was zero or part of Source.Own.
+// The method `clean` reports whether the scan finished and every examined byte was zero or part of Source.Own.
 func (f *Finding) clean() bool { return f.Size != 0 && len(f.Bytes) == 0 }
 
 // ReadError is the error of a read: the disk did not return the byte at Offset.
@@ -133,7 +133,7 @@ func (e *ReadError) Unwrap() error { return e.Err }
 
 // Scan reads the disk according to the plan and stops at the first byte that is neither zero nor part of s.Own. If
 // s.Reader is a file opened with O_DIRECT, Scan does not use the page cache. If a read fails, the error is a
-// *ReadError. If ctx ends, the error is the cause of ctx. If Scan returns an error, the content of the disk is unknown.
+// *ReadError. If ctx ends, the error is context.Cause(ctx). After an error, the content of the disk is unknown.
 func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	f := Finding{Plan: plan.forSize(s.Size), Size: s.Size}
 	if s.Size == 0 {
@@ -171,8 +171,8 @@ func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 // amount contains the number of bytes for which take() returned true, and the number of separate places that were read.
 type amount struct{ bytes, places uint64 }
 
-// read reads the disk according to the plan. The method `read` passes the data to take(), in the order of the offsets,
-// until take() returns false. The method `read` frees the memory of its disk reads only after all disk reads have ended.
+// The method `read` reads the disk according to the plan. The method passes the data to take(), in the order of the
+// offsets, until take() returns false. The method frees the memory of its disk reads only after all reads have ended.
 func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset uint64) bool) (amount, error) {
 	var a amount
 	extents, err := plan.extents(s.Size)
@@ -246,8 +246,8 @@ func pieces(extents iter.Seq[extent], size uint64) iter.Seq[piece] {
 	}
 }
 
-// The type named turns lets several goroutines read the disk at the same time, but pass on their data one after the
-// other, in order. Each goroutine examines its own data, because waking another goroutine for each read would take
+// The type `turns` lets several goroutines read the disk at the same time. The goroutines pass on their data one after
+// the other, in order. Each goroutine examines its own data, because waking another goroutine for each read would take
 // longer.
 type turns struct {
 	mu   sync.Mutex
@@ -261,8 +261,8 @@ type turns struct {
 	changed sync.Cond
 }
 
-// read reads pieces of the disk into the buffer b, and passes each piece to hand(). The reading ends after the last
-// piece, or if hand() returns false or ctx ends. Each goroutine needs a buffer of its own.
+// The method `read` reads pieces of the disk into the buffer b, and passes each piece to hand(). The reading ends after
+// the last piece, or if hand() returns false or ctx ends. Each goroutine needs a buffer of its own.
 func (t *turns) read(ctx context.Context, r io.ReaderAt, b []byte, hand func(p piece, b []byte, failed error) (more bool)) {
 	t.mu.Lock()
 	all := false
@@ -336,8 +336,8 @@ func (s *Source) throttle(ctx context.Context, begun time.Time, read uint64) err
 	}
 }
 
-// readFull fills the buffer b from the disk, or returns a *ReadError. The kernel may answer a read of a removed disk
-// with no bytes and no error.
+// readFull fills the buffer b from the disk, or returns a *ReadError. If the disk was removed, a read may return no
+// bytes and no error.
 func readFull(r io.ReaderAt, b []byte, offset uint64) error {
 	n, err := r.ReadAt(b, int64(offset))
 	if n == len(b) && (err == nil || err == io.EOF) {
@@ -374,7 +374,7 @@ func nonZero(b []byte) int {
 	return -1
 }
 
-// extent is a stretch of the disk from the byte offset start up to, but not including, the byte offset end.
+// The type `extent` is a stretch of the disk from byte `start` up to, but not including, byte `end`.
 type extent struct{ start, end uint64 }
 
 // extents returns the stretches of the disk that the plan reads, in ascending order and without overlap.
@@ -477,7 +477,7 @@ func alignedBuffer(size int) (buffer, error) {
 	return b, nil
 }
 
-// hugeBuffer returns a memory mapping (all), and a buffer (b) of the given size in bytes inside the mapping. The caller
+// hugeBuffer returns a memory mapping `all`, and a buffer b of the given size in bytes inside this mapping. The caller
 // must free the whole mapping. If the size is a multiple of a huge page, hugeBuffer requests huge pages: a scan then
 // reads 2.1 GB/s instead of 1.4 GB/s (make bench-scan). For a buffer of any other size, a huge page would waste memory.
 func hugeBuffer(size int) (all buffer, b []byte, err error) {

@@ -276,7 +276,7 @@ func TestScanIsInOrder(t *testing.T) {
 	})
 }
 
-// overtaken is a reader that ends the read of the first chunk only after the read of the second chunk.
+// The reader `overtaken` completes the read of the second chunk before the read of the first chunk.
 type overtaken struct {
 	io.ReaderAt
 	second chan struct{}

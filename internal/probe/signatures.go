@@ -21,8 +21,8 @@ const (
 	blkid  = "/usr/sbin/blkid"
 )
 
-// toolTime is the time limit for wipefs and for blkid. Each tool makes a few hundred reads, which take far less time
-// than toolTime on a responsive disk.
+// toolTime is the time limit for wipefs and for blkid. Each tool makes a few hundred reads. On a responsive disk, these
+// reads take far less time than toolTime.
 const toolTime = 2 * time.Minute
 
 // Signature is one format that wipefs or blkid has recognised on the disk. All strings of a Signature may come from the

@@ -45,7 +45,7 @@ type values struct {
 	Cleanup         cleanup `yaml:"nodeCleanupController"`
 	Classes         []class `yaml:"classes"`
 
-	// In charts before version 2, the key common contained some of the keys that are now at the top level.
+	// In charts before version 2, the key `common` contained some of the keys that are now at the top level.
 	Common yaml.Node `yaml:"common,omitempty"`
 }
 
@@ -136,8 +136,8 @@ func Values(s *disk.Settings) ([]byte, error) {
 }
 
 // Check returns a message for each point in which the provisioner's configuration does not fit the settings. The
-// parameter data is a values file, a ConfigMap, or manifests that include a ConfigMap. For other data, Check returns an
-// error.
+// parameter `data` is a values file, a ConfigMap, or manifests that include a ConfigMap. For other data, Check returns
+// an error.
 func Check(s *disk.Settings, data []byte) ([]string, error) {
 	v, err := parse(data)
 	if err != nil {
@@ -160,7 +160,8 @@ type checker struct {
 	found []string
 }
 
-// require adds a finding if its first parameter is false. The text of the finding is formatted as in fmt.Sprintf.
+// The method `require` adds a finding if its first parameter is false. The text of the finding is formatted as in
+// fmt.Sprintf.
 func (k *checker) require(fits bool, format string, args ...any) {
 	if !fits {
 		k.found = append(k.found, fmt.Sprintf(format, args...))

@@ -18,7 +18,7 @@ func settings() *disk.Settings {
 	}}
 }
 
-// fitting is a values file that fits the settings of these tests.
+// The constant `fitting` is a values file that fits the settings of these tests.
 const fitting = `useNodeNameOnly: true
 classes:
   - name: local-ssd

@@ -16,11 +16,12 @@ import (
 type Board struct {
 	mu    sync.Mutex
 	lines map[string]disk.Line
-	// The map former contains the lines that an earlier daemon published in this boot, by the name of the disk.
+	// The map `former` contains the lines that an earlier daemon published in this boot. The key is the name of the
+	// disk.
 	former  map[string]disk.Line
 	changed chan struct{}
-	// The map unselected contains the names and disk sequence numbers of disks that were logged because no class
-	// selects them.
+	// The map `unselected` contains the disks that were logged because no class selects them. The key is the name of a
+	// disk, and the value is its disk sequence number.
 	unselected map[string]uint64
 }
 

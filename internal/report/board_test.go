@@ -64,7 +64,8 @@ func TestBoard(t *testing.T) {
 	}
 	b.Report(gone(f, ""))
 	changed("gone")
-	// The board must record the failure of a disk without a sequence number, which hotmount has not looked at yet.
+	// The board must record the failure of a disk that hotmount has not looked at yet. The sequence number of such a
+	// disk is unknown.
 	b.Report(failed(&disk.Facts{ID: disk.ID{Name: "vdb"}}, disk.Decision{}, "", errors.New("no"), disk.Tries{Wait: time.Second}))
 	if l = one("not seen"); l.Failure != "no" {
 		t.Errorf("not seen: %+v", l)
@@ -95,8 +96,8 @@ func TestFailedRemedy(t *testing.T) {
 	}
 }
 
-// TestUnselected checks that a disk that no class selects has a line on the board until something uses the disk. A
-// disk that no class selects must be logged once for each attachment.
+// TestUnselected checks that an unselected disk has a line on the board until something uses the disk. An unselected
+// disk must be logged once for each attachment.
 func TestUnselected(t *testing.T) {
 	f, c := facts("S"), &disk.Content{Kind: disk.Unread}
 	unselected, used := disk.Decision{Action: disk.Ignore, Reason: disk.ReasonUnselected}, disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}

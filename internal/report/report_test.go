@@ -90,7 +90,7 @@ func (i inbox) datagram(t *testing.T) []byte {
 	}
 }
 
-// The method next reads the next entry, as journald does (systemd.io/JOURNAL_NATIVE_PROTOCOL).
+// The method `next` reads the next entry as journald does (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 func (i inbox) next(t *testing.T) entry {
 	t.Helper()
 	e := entry{}
@@ -228,7 +228,7 @@ func TestJournalFields(t *testing.T) {
 		id       Kind
 		unit     string
 		message  string
-		// The map disk contains the journal fields about the disk, without the fields that every entry contains.
+		// The map `disk` contains the journal fields about the disk, without the fields that every entry contains.
 		disk map[string]string
 	}{
 		{"mounted", func() { a.Report(mounted(facts("DATA-1"), d, path)) }, "5", KindMounted, mountUnit, name + ": mounted xfs " + uuid + " at " + path, of},
@@ -283,7 +283,7 @@ func TestPriorities(t *testing.T) {
 			t.Errorf("%s has priority %s, want %s", action, got, want)
 		}
 	}
-	// Report must not log that no class selects a disk, because every node has disks without a class.
+	// Report must not log a decision with ReasonNoClass, because every node has disks that no class selects.
 	a.Report(decisionEvent(facts("S"), c, settings(), disk.Decision{Action: disk.Ignore, Reason: disk.ReasonNoClass}))
 	a.Problem(errors.New("the next"))
 	if got := in.next(t).one(t)["MESSAGE"]; got != "the next" {
@@ -291,8 +291,9 @@ func TestPriorities(t *testing.T) {
 	}
 }
 
-// TestUnitOfDecision checks to which unit an entry about a decision belongs. An entry about a mounted disk, or a disk
-// to be mounted, belongs to the mount unit in the directory of the class. All other entries belong to no unit.
+// TestUnitOfDecision checks to which unit an entry about a decision belongs. An entry about a disk that is mounted or
+// will be mounted belongs to the mount unit of its mount point in the class directory. All other entries belong to no
+// unit.
 func TestUnitOfDecision(t *testing.T) {
 	in := newInbox(t)
 	a := in.log()
@@ -409,8 +410,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// The function `cut` shortens the text of an error to 200 bytes. Other code of hotmount shortens the parts of an error
-// when it makes the error.
+// The function `cut` shortens the text of an error to 200 bytes. Outside the tests, the code that creates an error
+// already shortens the parts of the error's text.
 func cut(s string) string { return s[:min(len(s), 200)] }
 
 func TestName(t *testing.T) {

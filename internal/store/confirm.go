@@ -25,10 +25,10 @@ type Answer struct {
 // ErrConfirming reports that another process already waits for the result of a token for the same disk.
 var ErrConfirming = errors.New("another hotmount format --confirm already formats the disk; see hotmount history")
 
-// Confirming gives this process the exclusive right to confirm the format of the disk with that sequence number.
-// Confirming returns ErrConfirming if another process has this right. If two processes had this right, one process
-// could receive the answer to the token of the other process. The right ends when the caller calls the function `end`, or
-// when the process ends.
+// Confirming gives this process the exclusive right to confirm the format of the disk with that sequence number. If
+// another process already has this right, Confirming returns ErrConfirming. If two processes confirmed the same format,
+// one process could receive the answer to the token of the other process. The right ends when the caller calls the
+// function `end`, or when the process ends.
 func (s Store) Confirming(seq uint64) (end func() error, err error) {
 	err = os.MkdirAll(filepath.Dir(s.confirmingFile(seq)), 0o700)
 	var f *os.File

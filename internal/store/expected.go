@@ -8,7 +8,7 @@ import (
 )
 
 // Expectations are sightings that are not recorded yet, or that could not be recorded. The zero value is ready for use.
-// Use one Expectations value for one Store only. A nil *Expectations contains no sightings.
+// Do not use the same Expectations value for several Stores. A nil *Expectations contains no sightings.
 type Expectations struct {
 	mu  sync.Mutex
 	all []disk.Sighting
@@ -22,15 +22,15 @@ func (e *Expectations) Expect(s disk.Sighting) {
 	e.all = lastKept(append(e.all, s))
 }
 
-// Expected returns the sightings that are still to be recorded, in the order in which they were seen.
+// Expected returns the sightings that are not recorded yet, in the order in which hotmount saw them.
 func (e *Expectations) Expected() []disk.Sighting {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.all)
 }
 
-// Recorded is called after Remember has recorded the sightings. Recorded drops the recorded sightings and all older
-// sightings of the same filesystems, even if the older sightings could not be recorded.
+// Recorded is called after Remember has written the sightings to the file. Recorded drops these sightings, and all
+// older sightings of the same filesystems, even if the older sightings could not be recorded.
 func (e *Expectations) Recorded(seen []disk.Sighting) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -46,8 +46,8 @@ func newer(path string, found int) error {
 }
 
 // The function `damaged` returns the error for an unreadable file that hotmount can do without. The error contains a
-// command that moves the file away, the command to run afterwards (parameter then), and the purpose of both commands
-// (parameter to).
+// command that moves the file away, and the command to run afterwards (parameter `then`). The error also states the
+// purpose of both commands (parameter `to`).
 func damaged(path string, err error, to, then string) error {
 	return fmt.Errorf("cannot read %s: %w"+disk.Helps+"to %s: mv %[1]s %[1]s.bad && %[4]s", path, err, to, then)
 }
@@ -99,7 +99,7 @@ func saveList[T any](s Store, path string, all []T) error {
 // mostKept is the largest number of entries in a list that grows without an operator's action.
 const mostKept = 1024
 
-// lastKept returns the last mostKept entries of the list, or all entries if there are fewer.
+// lastKept returns the last mostKept entries of the list, or all entries of a shorter list.
 func lastKept[T any](list []T) []T { return list[max(0, len(list)-mostKept):] }
 
 // The function `replace` writes a new file and renames it to path. The file at path therefore always contains either the

@@ -10,8 +10,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestFutureIsNoticedOnce checks records from a clock that wrongly showed the year 2099. These records must not delay
-// formats until 2099, and the recorded times must not change.
+// TestFutureIsNoticedOnce checks records from a clock that wrongly showed the year 2099. The records of 2099 must count
+// towards format_limit only for the usual period, and the recorded times must not change.
 func TestFutureIsNoticedOnce(t *testing.T) {
 	s := made(t)
 	write := func(year string, uuids ...int) {

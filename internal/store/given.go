@@ -86,9 +86,9 @@ func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
 	return wrap(err, "cannot change the record of the block volume on %s", f.Name)
 }
 
-// RemoveGiven durably removes the disk's block volume record after the disk was overwritten with the operator's token.
-// RemoveGiven keeps a record whose WWN differs from the disk's WWN, and the record of a serial that several disks have.
-// Such a record may be about another disk.
+// RemoveGiven durably removes the block volume record of a disk. The disk has just been formatted with the operator's
+// token. RemoveGiven keeps a record whose WWN differs from the disk's WWN, and the record of a serial that several
+// disks have. Such a record may be about another disk.
 func (s Store) RemoveGiven(f *disk.Facts) error {
 	err := s.changeGiven(func(all []disk.Given) []disk.Given {
 		return slices.DeleteFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN && !g.Twice })

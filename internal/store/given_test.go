@@ -74,7 +74,7 @@ func TestGiven(t *testing.T) {
 }
 
 // TestGivenTwice checks the record of a block volume after hotmount has seen another disk with the same serial. When
-// one of the disks is given out again, hotmount must still know that two disks have the serial.
+// one of the disks is given out again, hotmount must still know that two disks have the same serial.
 func TestGivenTwice(t *testing.T) {
 	s := Store{State: t.TempDir(), Runtime: t.TempDir()}
 	if _, err := s.Init(nil); err != nil {

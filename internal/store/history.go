@@ -58,8 +58,9 @@ func (s Store) History() ([]disk.Record, error) {
 	return all, nil
 }
 
-// parseHistory returns the records. The result whole is the number of bytes in complete lines. An incomplete last line
-// is not a record. Because an incomplete line was never synced, its format never wrote to a disk.
+// parseHistory returns the records. The result `whole` is the number of bytes in complete lines. An incomplete last
+// line is not a record. hotmount syncs a line before the format writes to a disk. The format of an incomplete line
+// therefore never wrote to a disk.
 func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 	for rest := data; len(rest) > 0; {
 		n := bytes.IndexByte(rest, '\n') + 1
@@ -158,7 +159,8 @@ func (f *Format) Begin(i disk.Intent) error {
 	return err
 }
 
-// Amend records the changed intent. If Amend returns nil, the changed intent survives a power cut.
+// Amend replaces the recorded intent with the changed intent. If Amend returns nil, the changed intent survives a power
+// cut.
 func (f *Format) Amend(i disk.Intent) error { return f.Store.Begin(i) }
 
 // End records the result of the format, and then removes the intent. After a crash between the two steps of End,
@@ -209,7 +211,7 @@ func (s Store) begin(f *Format) error {
 	})
 }
 
-// The method `append` adds a line to the history and syncs the file. The function next makes the new line from the
+// The method `append` adds a line to the history and syncs the file. The function `next` makes the new line from the
 // current records.
 func (s Store) append(next func([]disk.Record) (entry, error)) error {
 	err := s.locked(func() error { return s.appendLocked(next) })

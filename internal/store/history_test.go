@@ -258,8 +258,8 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 	if own, other := standing(s, again, "boot2"), standing(s, vdc, "boot2"); len(own.Formats) != 0 || len(other.Formats) != 1 {
 		t.Errorf("for itself %v, for another %v", own.Formats, other.Formats)
 	}
-	// The disk was attached again, and has another sequence number. For this disk, its own earlier formats must still
-	// not count towards format_limit.
+	// The disk was attached again, and has another sequence number. When hotmount checks format_limit for this disk,
+	// the disk's own earlier formats must not count.
 	if own := standing(s, facts("vdd", 9, "B"), "boot3"); len(own.Formats) != 0 {
 		t.Errorf("for itself, attached again: %v", own.Formats)
 	}
@@ -269,8 +269,8 @@ func TestTheBrakeCountsDisks(t *testing.T) {
 	if err := try(vdc, "boot2", numbered(3), 2); err != nil {
 		t.Errorf("another disk, with room: %v", err)
 	}
-	// The format of the disk has ended. An ended format must still not count towards format_limit for the same disk, so
-	// only the other disk's format counts.
+	// The format of the disk has ended. When hotmount checks format_limit for a disk, the ended format of the same disk
+	// must not count. Only the format of the other disk counts.
 	if err := s.EndFormat(numbered(3), errors.New("x")); err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,9 @@ import (
 // half-made filesystem.
 func (s Store) Begin(i disk.Intent) error { return s.begins(i, nil) }
 
-// The method `begins` does the same as Begin, but makes one more check. If the parameter `attached` is not nil, begins
-// returns an error for an unfinished format of the same disk on another attached path.
+// The method `begins` does the same as Begin, but makes one more check. If the parameter `attached` is not nil, the
+// method `begins` also checks the other attached paths to the same disk. If a format through another path has not
+// ended, the method returns an error.
 func (s Store) begins(i disk.Intent, attached func(seq uint64) bool) error {
 	if !disk.ValidUUID(i.UUID) {
 		return fmt.Errorf("cannot record that a format begins: %q is not a UUID", i.UUID)
@@ -68,13 +69,13 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 	return nil
 }
 
-// The function `displaced` reports whether the disk of the new intent (by) has replaced the disk of an older intent (n)
-// in their slot. The two disks match only by slot and size. The disk of the new intent was found blank, or is to be
-// overwritten.
+// The function `displaced` reports whether another disk has replaced the disk of an older intent (n) in its slot. The
+// other disk is the disk of the new intent (`by`). The two disks match only by slot and size. The disk of the new
+// intent was found blank, or is to be overwritten.
 //
-// displaced returns false for an older intent whose format was disturbed. If the older intent overwrites content
-// (Intent.Over), displaced returns true only if the new intent overwrites the same content. Otherwise the content may
-// still be on the disk of the older intent.
+// The result is false if the field Doubt of the older intent is set. For example, another program may have written to
+// the disk during the format. If the older intent overwrites content (Intent.Over), the result is true only if the new
+// intent overwrites the same content. Otherwise the content may still be on the disk of the older intent.
 func displaced(n, by *disk.Intent) bool {
 	was := n.Identity
 	if n.UUID == by.UUID || n.Doubt != "" || n.Over && !(by.Over && by.Was == n.Was) {

@@ -125,8 +125,8 @@ func (s Store) KeepMachine() error {
 func (s Store) Reset() error {
 	err := os.MkdirAll(s.State, 0o700)
 	if err == nil {
-		// Reset writes the file that marks a first start before it removes any file. A crash therefore never leaves a
-		// state in which hotmount may format a disk.
+		// Reset first writes the file that marks a first start, and only then removes files. A crash therefore never
+		// leaves a state in which hotmount may format a disk.
 		err = replace(s.firstFile(), nil, true)
 	}
 	var entries []os.DirEntry

@@ -28,7 +28,7 @@ func withMachineID(t *testing.T, s Store, id string) Store {
 }
 
 // The function `starts` calls Start, as the daemon does, while the given disks are attached. The result reports whether
-// Start asked for the attached disks.
+// Start called the function that lists the attached disks.
 func starts(t *testing.T, s Store, boot string, attached ...*disk.Facts) (asked bool) {
 	t.Helper()
 	err := s.Start(func() (all []disk.Identity, err error) {

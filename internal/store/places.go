@@ -55,9 +55,9 @@ func (s Store) LaterPlace(waiting func()) *Place {
 	return &Place{store: s, waiting: waiting}
 }
 
-// Progress notes that a read has ended, so that the caller keeps its place for another 30 seconds. If the caller has no
-// place, Progress first waits for one. After Free, Progress does nothing until Reacquire is called. If Progress returns
-// an error, the caller has no place.
+// Progress is called at the end of each read, and lets the caller keep its place for another 30 seconds. If the caller
+// has no place, Progress first waits for one. After Free, Progress does nothing until Reacquire is called. If Progress
+// returns an error, the caller has no place.
 func (p *Place) Progress(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,8 +48,9 @@ func (s Store) WithReserve(do func() error) error {
 }
 
 // Recover checks whether a state directory that was full can be written again. If enough space is free (hasRoom),
-// Recover also occupies the missing part of the reserve. Recover does nothing while another process uses the reserve,
-// because the freed reserve would count as free space. Recover reports no error, because its next call tries again.
+// Recover also occupies the missing part of the reserve. Recover does nothing while another process uses the reserve.
+// Otherwise Recover could treat the reserve that the other process has freed as free space. Recover ignores its own
+// errors, because the next call of Recover tries again.
 func (s Store) Recover() {
 	if makeSynced(s.reserveDir()) != nil {
 		return

@@ -12,7 +12,8 @@ import (
 	"hotmount/internal/policy/identity"
 )
 
-// Remember durably records the mounted filesystems and their disks, and the removal of such disks.
+// Remember durably records the mounted filesystems and their disks. Remember also records the removal of a disk from
+// which a filesystem was mounted.
 func (s Store) Remember(seen []disk.Sighting) error {
 	err := s.locked(func() error {
 		all, err := s.Sightings()
@@ -86,14 +87,14 @@ func (s Store) markFull(all []disk.Sighting) error {
 	return err
 }
 
-// Note durably records content that was found on disks and is not mounted. If the field Left of a sighting is set, Note
-// removes the record of the same attachment. Mounted filesystems are recorded by Remember, not by Note.
+// Note durably records content that hotmount found on disks and that is not mounted. If the field Left of a sighting is
+// true, Note removes the record of the same attachment. Mounted filesystems are recorded by Remember, not by Note.
 func (s Store) Note(found []disk.Sighting) error {
 	return wrap(s.locked(func() error { return s.note(found, true) }), "cannot record the content of the disks")
 }
 
-// The method `note` drops the records that the found content replaces. If add is set, the method `note` also adds new
-// records, at most one for each slot.
+// The method `note` drops the records that the found content replaces. If the parameter `add` is true, the method
+// `note` also adds new records, at most one for each slot.
 func (s Store) note(found []disk.Sighting, add bool) error {
 	before, err := s.NotedSightings()
 	if err != nil {

@@ -52,7 +52,7 @@ func TestWasMounted(t *testing.T) {
 
 // TestOnRecord checks that hotmount recognises the disk from which a filesystem was last mounted, in any attachment. If
 // the disk has a serial, hotmount must notice any change of its size. If the disk has no serial, hotmount must notice
-// only growth in the same slot.
+// only growth, and only in the same slot.
 func TestOnRecord(t *testing.T) {
 	type change = func(*disk.Facts)
 	bare := func(f *disk.Facts) { f.Serial = "" }
@@ -280,9 +280,9 @@ func TestTwinWithoutSerial(t *testing.T) {
 	}
 }
 
-// TestLastOn checks a filesystem that appears on a disk with another serial. hotmount must remember the disk on which
-// the filesystem was before. A serial that is truncated, or that another bus does not show, must not count as a
-// different serial.
+// TestLastOn checks a filesystem that appears on a disk with another serial. hotmount must remember the previous disk
+// of the filesystem. If a bus truncates or hides the serial of a disk, the disk must not count as a disk with another
+// serial.
 func TestLastOn(t *testing.T) {
 	const long = "20-bytes-of-a-serial"
 	for name, tt := range map[string]struct {
@@ -355,8 +355,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestElsewhere checks a filesystem that appears in another slot in the same boot. If a disk has no serial, and
-// hotmount did not notice the removal of the disk on record, the filesystem may be a copy.
+// TestElsewhere checks a filesystem that appears in another slot in the same boot. If one of the two disks has no
+// serial, and hotmount noticed no removal of the disk on record, the filesystem may be a copy.
 func TestElsewhere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		boot string
@@ -820,9 +820,9 @@ func TestTwinRenamed(t *testing.T) {
 	check("when it has another itself, and no serial", "boot5", false)
 }
 
-// TestTwinOfOneSerial checks two disks with the same serial and the same filesystem UUID. The slot shows which disk is
-// on record, until hotmount notices the removal of that disk, or another attachment in that slot. If only one of the
-// two disks is attached after a reboot, the slot does not show which of the two disks is attached.
+// TestTwinOfOneSerial checks two disks with the same serial and the same filesystem UUID. hotmount recognises the disk
+// on record by its slot, until hotmount notices the removal of that disk, or another disk in the slot. If only one of
+// the two disks is attached after a reboot, the slot does not show which of the two disks is attached.
 func TestTwinOfOneSerial(t *testing.T) {
 	s := made(t)
 	f, copied := facts("vdb", 2, "S1"), facts("vdc", 3, "S1")

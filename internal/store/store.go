@@ -55,8 +55,8 @@ func Default() Store {
 	return Store{State: StateDirectory, Runtime: RuntimeDirectory, MachineID: MachineIDFile}
 }
 
-// The type `state` is the content of state.json. Each field from Arrival to Used contains a list of disks. When the
-// operator accepts a disk for the reason that belongs to a list, Accept removes the disk from that list.
+// The type `state` is the content of state.json. Each field from Arrival to Used contains a list of disks, which
+// belongs to one reason. When the operator accepts a disk for that reason, Accept removes the disk from the list.
 type state struct {
 	Version int `json:"version"`
 	// Machine is the machine-id of the worker to which the records belong, or empty if the daemon has not recorded the
@@ -73,7 +73,7 @@ type state struct {
 	// Twins lists the disks that were refused because another disk had the same UUID. The disk that was added last is
 	// at the end of the list.
 	Twins []identity.Twin `json:"twins,omitempty"`
-	// Used lists the disks that another program used. The disk that was added last is at the end of the list.
+	// Used contains the disks that another program used. The disk that was added last is at the end of the list.
 	Used []disk.Use `json:"used,omitempty"`
 	// Drivers is the sorted list of the storage drivers that were seen on this worker.
 	Drivers []string `json:"drivers,omitempty"`
@@ -83,7 +83,7 @@ func (s Store) stateFile() string { return filepath.Join(s.State, "state.json") 
 
 // Init initialises the state directory with the disks that are attached now. If the directory is already initialised,
 // Init keeps its content. Init then adds the attached disks only if the package was removed, or if the first start is
-// still to come. The result made reports whether Init recorded the disks. If Init returns no error, the directory is
+// still to come. The result `made` reports whether Init recorded the disks. If Init returns no error, the directory is
 // writable, and earlier failed writes no longer stop formatting.
 func (s Store) Init(present []disk.Identity) (made bool, err error) {
 	_, err = s.load()
@@ -166,8 +166,8 @@ func (s Store) save(path string, v any) error {
 
 // failed(err) records that a write to the state directory failed with err, and returns err. The error stays recorded
 // until Init runs. After a failed write, the state has a gap: the record of a format may be missing. The call also
-// removes soundFile, because the absence of soundFile shows the gap after a reboot. The removal of a file also works on
-// a full filesystem, but not on a read-only filesystem.
+// removes soundFile. After a reboot, the missing soundFile shows hotmount that the state has a gap. The removal of a
+// file also works on a full filesystem, but not on a read-only filesystem.
 func (s Store) failed(err error) error {
 	if err == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 // of the next boot may accept other mount options.
 func (s Store) triedFile() string { return filepath.Join(s.Runtime, "options.json") }
 
-// SaveTried records, for each filesystem type and its mount options, why a new filesystem cannot be mounted. An empty
-// reason means that the filesystem can be mounted.
+// SaveTried records, for each filesystem type and its mount options, whether a new filesystem can be mounted. The map
+// `tried` contains the reason why the mount is not possible, or "" if the mount is possible.
 func (s Store) SaveTried(tried map[string]string) error {
 	return wrap(writeJSON(s.triedFile(), tried, false), "cannot record which mount options were tried")
 }

@@ -9,8 +9,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// TestAcceptOfAPartition checks that the accept of a partition removes the record of the whole disk's use, which the
-// partition has inherited. The records of other disks must stay.
+// TestAcceptOfAPartition accepts a partition that has inherited the record of use from its whole disk. hotmount must
+// then remove the record of the whole disk. The records of other disks must stay.
 func TestAcceptOfAPartition(t *testing.T) {
 	s := made(t)
 	whole, other := facts("vdb", 2, "S"), facts("vdc", 3, "T")

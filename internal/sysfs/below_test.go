@@ -14,8 +14,8 @@ func TestUnderlying(t *testing.T) {
 		pci     = "sys/devices/pci0000:00/0000:00:10.0/virtio4/block/"
 		virtual = "sys/devices/virtual/block/"
 	)
-	// on(name, below...) returns the sysfs tree of a device that is built on other devices. The parameters `after` the
-	// name are the directories of the other devices.
+	// on(name, below...) returns the sysfs tree of a device that is built on other devices. The parameters that follow
+	// the name are the directories of the other devices.
 	on := func(name string, below ...string) tree {
 		made := tree{"sys/block/" + name: "-> ../../" + virtual + name, virtual + name + "/dm/name": name + "\n"}
 		for _, dir := range below {

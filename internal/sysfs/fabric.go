@@ -76,7 +76,7 @@ func (f FS) aboveFabric(name string) bool {
 			return true
 		}
 		kind, err := transport(part, dir)
-		// Below returns the disks at every depth, including the disks below another dm or md device.
+		// f.Below(name) returns the disks at every depth, including the disks under another dm or md device.
 		return err != nil || kind != "dm" && kind != "md" && f.onFabric(part, dir, kind)
 	})
 }

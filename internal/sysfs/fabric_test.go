@@ -18,8 +18,9 @@ func TestFabric(t *testing.T) {
 		subsys   = "sys/devices/virtual/nvme-subsystem/nvme-subsys0/"
 		volume   = "sys/devices/virtual/block/dm-0/"
 	)
-	// The function `lies` returns the sysfs tree of a disk. The parameter `at` is the directory of the disk. The parameter
-	// bus is the subsystem of the disk's device, such as scsi, or empty for a disk without a device.
+	// The function `lies` returns the sysfs tree of a disk. The parameter `at` is the directory of the disk. The
+	// parameter `bus` is the subsystem of the disk's device, such as "scsi". For a disk without a device, the parameter
+	// `bus` is empty.
 	lies := func(name, at, bus string) tree {
 		made := tree{"sys/block/" + name: "-> ../../" + at, at + "/size": "1\n"}
 		if bus != "" {

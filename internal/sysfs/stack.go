@@ -49,7 +49,7 @@ func (f FS) holders(dir string, partitions []string) ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// Below returns the sorted kernel names of the attached disks below a device-mapper or md device, at any depth. If the
+// Below returns the sorted kernel names of the attached disks under a device-mapper or md device, at any depth. If the
 // device-mapper or md device lies on a partition, Below returns the disk of the partition.
 func (f FS) Below(name string) ([]string, error) {
 	below, err := f.Underlying(name)
@@ -65,10 +65,10 @@ func (f FS) Below(name string) ([]string, error) {
 // Underlying returns the disks below a device-mapper or md device, at any depth, sorted by name. Underlying leaves out
 // a removed disk, such as one leg of a mirror, if the device works without this disk.
 //
-// When a disk is pulled, the device-mapper or md device keeps its link to the disk in the directory slaves. The link to
-// a pulled disk leads nowhere, or to a new disk in the same slot. The directory holders of the new disk does not list
-// the device-mapper or md device. Underlying therefore treats a disk as detached if its directory holders does not list
-// the device.
+// When a disk is pulled, the link to the disk stays in the directory `slaves` of the device-mapper or md device above
+// the disk. The link to a pulled disk leads nowhere, or to a new disk in the same slot. The directory `holders` of the
+// new disk does not contain the device-mapper or md device. Underlying therefore treats a disk as detached if the
+// disk's directory `holders` does not contain the device above the disk.
 func (f FS) Underlying(name string) ([]disk.Underlying, error) {
 	below, err := f.underlying(name, 0)
 	if err != nil {
@@ -116,8 +116,8 @@ func (f FS) underlying(name string, depth int) (below []disk.Underlying, err err
 	return below, nil
 }
 
-// readSlave returns the disk to which a link in the directory slaves leads, and all disks below this disk. The
-// parameter above is the kernel name of the device that has the link.
+// readSlave follows a link in the directory `slaves`. readSlave returns the disk to which the link leads, and all disks
+// below this disk. The parameter `above` is the kernel name of the device that has the link.
 func (f FS) readSlave(link, above string, depth int) ([]disk.Underlying, error) {
 	target, err := os.Readlink(link)
 	if missing(err) {
@@ -153,7 +153,7 @@ func partitionOf(whole, name string) bool {
 }
 
 // The function `spare` returns the number of legs (underlying devices) that a device can lose and still work. The
-// parameter legs is the number of links in the device's directory slaves.
+// parameter `legs` is the number of links in the device's directory `slaves`.
 func spare(dir string, legs int) int {
 	if level, err := readAttribute(filepath.Join(dir, "md/level")); err == nil {
 		return spareOfArray(dir, strings.TrimSpace(level), legs)
@@ -169,9 +169,9 @@ func isMultipath(dir string) bool {
 	return err == nil && strings.HasPrefix(uuid, "mpath-")
 }
 
-// spareOfArray returns the number of legs that an md array can lose and still work. The result is lower by one for each
-// lost leg that md has already removed from the directory slaves. For raid10, spareOfArray returns the highest possible
-// number, because it is unknown which two legs mirror each other.
+// spareOfArray returns the number of legs that an md array can lose and still work. For each lost leg that md has
+// already removed from the directory `slaves`, spareOfArray subtracts one from the result. For raid10, spareOfArray
+// returns the highest possible number, because it is unknown which two legs mirror each other.
 func spareOfArray(dir, level string, legs int) int {
 	total := legs
 	if text, err := readAttribute(filepath.Join(dir, "md/raid_disks")); err == nil {

@@ -31,7 +31,7 @@ func (f FS) path(elements ...string) string {
 // Names returns the sorted kernel names of all whole disks. If FS.Partitions is set, the names of a disk's partitions
 // follow the name of the disk.
 //
-// Names lists all entries of /sys/block, whether virtual, empty or removable, except hidden entries and unused loop
+// Names includes virtual, empty and removable disks, but leaves out hidden entries of /sys/block and unused loop
 // devices. Hidden entries, such as the individual paths of NVMe multipath (GENHD_FL_HIDDEN), have no device node. A
 // loop device without a backing file is unused.
 func (f FS) Names() ([]string, error) {
@@ -98,8 +98,8 @@ func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 }
 
 // Disk returns the facts that sysfs and udev's database contain about a disk: the fields of disk.Facts from ID to
-// Holders, and the field Udev. Disk reads the sequence number first and last, so that all facts are about one disk. The
-// error wraps disk.ErrGone if the disk is not attached, or was detached during the call.
+// Holders, and the field Udev. Disk reads the sequence number before and after all other facts, so that all facts are
+// about one disk. The error wraps disk.ErrGone if the disk is not attached, or was detached during the call.
 func (f FS) Disk(name string) (disk.Facts, error) {
 	facts, err := f.disk(name)
 	if err != nil {
@@ -165,8 +165,8 @@ func (f FS) find(name string) (at attachment, err error) {
 	return at, nil
 }
 
-// The method `check` returns an error that wraps disk.ErrGone if the disk has been detached since find returned the
-// attachment.
+// The method `check` returns an error if the disk was detached after the method `find` had returned the attachment. The
+// error wraps disk.ErrGone.
 func (at *attachment) check() error {
 	seq, err := sequence(at.entry)
 	switch {

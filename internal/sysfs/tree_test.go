@@ -86,7 +86,8 @@ V:1
 `,
 }
 
-// The tree scsi adds a disk behind virtio-scsi to the tree virtio. The virtio-scsi disk has a partition with LVM on it.
+// The tree `scsi` is the tree `virtio` with one more disk, which is behind virtio-scsi. The virtio-scsi disk has a
+// partition with LVM on it.
 var scsi = virtio.with(tree{
 	"sys/block/sda":                  "-> ../devices/pci0000:00/0000:00:02.1/0000:02:00.0/virtio1/host2/target2:0:0/2:0:0:1/block/sda",
 	sda + "dev":                      "8:0\n",

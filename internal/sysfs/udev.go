@@ -28,7 +28,7 @@ func (f FS) udev(id disk.ID) (disk.Udev, string, error) {
 	return u, path, nil
 }
 
-// readBounded reads a file, and returns an error if the file has more than limit bytes.
+// readBounded reads a file, and returns an error if the file has more than `limit` bytes.
 func readBounded(path string, limit int) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -127,8 +127,8 @@ func parseUdev(text string, id disk.ID) (disk.Udev, string) {
 	return u, properties["ID_PATH"]
 }
 
-// The function `product` multiplies two numbers that are written in the given base. product returns 0 if a factor is not
-// a number, or if the product is larger than the size of any disk.
+// The function `product` multiplies two numbers that are written in the given base. The function `product` returns 0 if
+// a factor is not a number, or if the result is larger than the size of any disk.
 func product(a, b string, base int) uint64 {
 	x, errX := strconv.ParseUint(a, base, 64)
 	y, errY := strconv.ParseUint(b, base, 64)

@@ -40,8 +40,8 @@ func TestHashes(t *testing.T) {
 	}
 }
 
-// added is the output of `udevadm monitor --udev --property` on Debian 12 for a new virtio disk with an XFS filesystem.
-// The properties are in udev's order.
+// The variable `added` is the output of `udevadm monitor --udev --property` on Debian 12 for a new virtio disk with an
+// XFS filesystem. The properties are in udev's order.
 var added = []string{
 	"ACTION=add",
 	"DEVPATH=/devices/pci0000:00/0000:00:02.4/0000:05:00.0/virtio4/block/vdb",

@@ -76,8 +76,7 @@ func (n *Nodes) Run(ctx context.Context) error {
 
 // CameAfter reports whether the first entry is known to have appeared after the second entry had disappeared. The
 // parameters are the names of the entries. CameAfter returns false if the first entry no longer exists, or if the
-// second entry exists again. CameAfter also returns true if the first entry had existed before, had disappeared, and
-// came back.
+// second entry exists again. If the first entry has appeared more than once, only its last appearance counts.
 func (n *Nodes) CameAfter(name, other string) bool {
 	if n == nil {
 		return false
@@ -96,7 +95,7 @@ func (n *Nodes) CameAfter(name, other string) bool {
 	return went != 0 && went < made
 }
 
-// read reads all queued events. The caller holds n.mu.
+// The method `read` reads all queued events. The caller holds n.mu.
 func (n *Nodes) read(fd int) error {
 	for {
 		size, err := unix.Read(fd, n.buf)

@@ -70,8 +70,8 @@ const (
 
 const eventsLost = "events were lost: the socket's buffer was full"
 
-// Listen opens the socket. The kernel queues every event after the call of Listen, so a caller that scans after Listen
-// misses no change. The caller must call Run, which closes the socket.
+// Listen opens the socket. As soon as Listen has returned, the kernel queues every event. A caller that scans the disks
+// after Listen therefore misses no change. The caller must call Run, which closes the socket.
 func Listen() (*Listener, error) { return listen(receiveBuffer) }
 
 func listen(buffer int) (*Listener, error) {
@@ -102,9 +102,10 @@ func setUp(fd, buffer int) error {
 	return os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: udevGroup}))
 }
 
-// filter returns a socket filter, so that the many network events of a node do not wake the daemon. The filter passes
-// frames with udev's magic number and the hashes of SUBSYSTEM=block and of DEVTYPE=disk or partition. If an instruction
-// of the filter reads beyond the end of a frame, the kernel drops the frame (Documentation/networking/filter.rst).
+// The function `filter` returns a socket filter, which keeps the many network events of a node from waking the daemon.
+// The filter accepts a frame only if the frame has udev's magic number and two known hashes. One hash is for
+// SUBSYSTEM=block, and the other hash is for DEVTYPE=disk or DEVTYPE=partition. If an instruction of the filter reads
+// beyond the end of a frame, the kernel drops the frame (Documentation/networking/filter.rst).
 func filter() []unix.SockFilter {
 	const (
 		load = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -134,8 +135,8 @@ func (l *Listener) Counters() Counters {
 	}
 }
 
-// Run calls emit for each hint. When the context ends, Run closes the socket and returns nil. Run may be called only
-// once. While emit blocks, the kernel keeps as many frames as the socket's buffer can hold.
+// Run calls `emit` for each hint. When the context ends, Run closes the socket and returns nil. Run may be called only
+// once. While a call of `emit` lasts, the kernel keeps as many frames as fit into the socket's buffer.
 func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	raw, err := l.socket.SyscallConn()
 	if err != nil {
@@ -145,7 +146,7 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
 		// SetReadDeadline fails only if the socket cannot be polled. A read of such a socket never waits, so Run ends
-		// without the deadline.
+		// even if no deadline is set.
 		_ = l.socket.SetReadDeadline(time.Unix(1, 0))
 	})
 	defer func() {
@@ -203,7 +204,7 @@ func (l *Listener) hintOf(m message) (Hint, bool) {
 	return h, true
 }
 
-// message is a message from recvmsg(2).
+// The type `message` is one message that recvmsg(2) has returned.
 type message struct {
 	frame   []byte
 	control []byte

@@ -1,5 +1,5 @@
-// Package unit asks PID 1 to start and stop mount units and hotmount's services. Only package unit uses D-Bus and
-// builds requests to PID 1. Package unit also makes and removes the mount points.
+// Package unit asks PID 1 to start and stop mount units and hotmount's services. Only this package uses D-Bus and
+// builds requests to PID 1. The package also makes and removes the mount points.
 package unit
 
 import (
@@ -30,10 +30,10 @@ const privateSocket = "/run/systemd/private"
 // unit_remove_transient in systemd's src/core/unit.c).
 const transientUnits = "/run/systemd/transient"
 
-// patience is the time limit for a connection to PID 1, and for a call. The constant `patience` equals PID 1's own limit
-// for a connecting client (BUS_AUTH_TIMEOUT in systemd's src/libsystemd/sd-bus/bus-socket.c). PID 1 of an emulated
-// machine has taken 30 seconds to answer while it processed many events. dialEvery is the time between attempts to
-// connect while PID 1 re-executes itself.
+// The constant `patience` is the time limit for connecting to PID 1, and for one D-Bus call. This limit equals PID 1's
+// own limit for a connecting client (BUS_AUTH_TIMEOUT in systemd's src/libsystemd/sd-bus/bus-socket.c). PID 1 of an
+// emulated machine has taken 30 seconds to answer while it processed many events. dialEvery is the time between
+// attempts to connect while PID 1 re-executes itself.
 const (
 	patience  = 90 * time.Second
 	dialEvery = 100 * time.Millisecond
@@ -65,7 +65,7 @@ func (e *JobError) Error() string {
 // it. On its private socket, PID 1 reports every change of every unit to each connection. On a busy node, an open
 // connection would wake the daemon all the time.
 type Manager struct {
-	// In tests, the fields `socket` and transient replace the constants privateSocket and transientUnits.
+	// In tests, the fields `socket` and `transient` replace the constants privateSocket and transientUnits.
 	socket, transient string
 
 	starts starts
@@ -136,9 +136,9 @@ func (m *Manager) dial(ctx context.Context) (*dbus.Conn, error) {
 	}
 }
 
-// executing reports whether the error means that PID 1 re-executes itself (systemctl daemon-reexec, or an upgrade of
-// systemd). While PID 1 re-executes itself, either nothing listens on the socket, or PID 1 drops a connection that it had
-// accepted.
+// The function `executing` reports whether the error means that PID 1 re-executes itself (systemctl daemon-reexec, or
+// an upgrade of systemd). While PID 1 re-executes itself, either nothing listens on the socket, or PID 1 drops a
+// connection that it had accepted.
 func executing(err error) bool {
 	for _, e := range []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE, io.EOF} {
 		if errors.Is(err, e) {
@@ -167,7 +167,7 @@ func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
 }
 
 // The method named job starts a job of PID 1 and waits until that job has ended. If the context ends first, the wait
-// ends, and PID 1 continues its job. If the connection breaks, the method `starts` the same job again. A second start is
+// ends, and PID 1 continues its job. If the connection breaks, the method starts the same job again. A second start is
 // harmless for every job of hotmount.
 func (m *Manager) job(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {
 	for {
@@ -229,8 +229,8 @@ func (m *Manager) startTransient(ctx context.Context, name string, properties []
 	return refusal(name, err)
 }
 
-// The method `call` calls a D-Bus method of PID 1's Manager interface over a new connection, and stores the answer in the
-// argument result. The time limit is the constant `patience`.
+// The method `call` opens a new connection, and calls a D-Bus method of PID 1's Manager interface. The answer is stored
+// in the parameter `result`. The time limit is the constant `patience`.
 func (m *Manager) call(ctx context.Context, method string, result any, args ...any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
 	defer cancel()
@@ -292,9 +292,9 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 }
 
 // MissingAbove searches the mount units above the mount point, and returns the nearest unit that is loaded but not
-// active. If there is no such unit, or the result of the mount's job is not "dependency", MissingAbove returns "". The
-// mount unit of the mount point requires each upper mount unit that comes from fstab or a unit file (systemd.mount(5),
-// "Implicit Dependencies"). The returned unit has failed, or has waited in vain for its own device.
+// active. If there is no such unit, or the result of the mount's job is not "dependency", MissingAbove returns "". A
+// mount unit requires the mount unit of each parent directory, if that unit comes from fstab or a unit file
+// (systemd.mount(5), "Implicit Dependencies"). The returned unit has failed, or has waited in vain for its own device.
 func (m *Manager) MissingAbove(ctx context.Context, path, result string) (name string, err error) {
 	if err := checkPath(path); err != nil || result != "dependency" {
 		return "", err
@@ -320,8 +320,8 @@ func (m *Manager) hasMountUnit(path string) bool {
 	return err == nil
 }
 
-// refusal returns the reason why PID 1 did not accept a job for the unit, or nil if PID 1 accepted the job. The
-// returned error never blames the disk, because only the result of a job can show a fault of the disk.
+// The function `refusal` returns the reason why PID 1 did not accept a job for the unit, or nil if PID 1 accepted the
+// job. The returned error never blames the disk, because only the result of a job can show a fault of the disk.
 func refusal(unit string, err error) error {
 	var e dbus.Error
 	switch {
@@ -449,8 +449,8 @@ func (m *Manager) AwaitCleanup(ctx context.Context, path string) error {
 	return m.Run(ctx, disk.ProgramCleanup, disk.ID{}, path)
 }
 
-// leftover reports whether a mount point exists without a mount unit. While PID 1 has a mount unit for the mount point,
-// the directory belongs to that unit.
+// The method `leftover` reports whether a mount point exists without a mount unit. While PID 1 has a mount unit for the
+// mount point, the directory belongs to that unit.
 func (m *Manager) leftover(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, os.ErrNotExist) && !m.hasMountUnit(path)

@@ -309,7 +309,7 @@ func TestFaultsOfTheNode(t *testing.T) {
 
 // TestMissingAbove checks which mount unit MissingAbove returns if a mount's job failed because of a required unit. Of
 // the mount units above the mount point, MissingAbove must return the nearest unit that is loaded but not active. If
-// PID 1 made no mount for another reason, such as a failed condition, MissingAbove must return "".
+// something else prevented the mount, such as a failed condition, MissingAbove must return "".
 func TestMissingAbove(t *testing.T) {
 	for _, test := range []struct{ load, active, result, want string }{
 		{"loaded", "failed", "dependency", "mnt-disks.mount"},
@@ -430,8 +430,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce checks that hotmount closes each connection when its request has ended. PID 1 would send the changes
-// of every unit on an open connection.
+// TestManyAtOnce checks that hotmount closes each connection when its request has ended. On an open connection, PID 1
+// would send the changes of every unit.
 func TestManyAtOnce(t *testing.T) {
 	p := startPID1(t)
 	m := p.manager()

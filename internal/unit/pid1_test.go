@@ -75,7 +75,7 @@ func startPID1(t *testing.T) *pid1 {
 	return p
 }
 
-// closed reports whether the error means that the client has closed the connection.
+// The function `closed` reports whether the error means that the client has closed the connection.
 func closed(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.As(err, &op)

@@ -72,8 +72,8 @@ func (u *MountUnit) properties() ([]sd.Property, error) {
 		p("Environment", environment),
 		// CollectMode frees the unit's name after a failed mount.
 		p("CollectMode", "inactive-or-failed"),
-		// Because of nofail, systemd does not order the mount against local-fs.target. With Before=, systemd unmounts
-		// the filesystem only after it has stopped the services that may use the mount, such as kubelet.
+		// Because of nofail, systemd does not add Before=local-fs.target by itself. With Before=, systemd unmounts the
+		// filesystem only after it has stopped the services that may use the mount, such as kubelet.
 		p("Before", []string{"local-fs.target"}),
 		// PID 1 removes the directory when the mount ends, even while the daemon is down. The job for the cleanup never
 		// replaces another job, such as a job of a shutdown.

@@ -196,8 +196,8 @@ func TestLiveMount(t *testing.T) {
 }
 
 // TestMountedInBetween checks that RemoveMountPoint leaves a mount point unchanged if a filesystem is mounted on it
-// during the removal. The test mounts the filesystem through another path to the directory, so the mount point's own
-// path does not show the mount.
+// during the removal. The test mounts the filesystem on the same directory through a second path (a bind mount). The
+// mount point's own path therefore does not show the mounted filesystem.
 func TestMountedInBetween(t *testing.T) {
 	ownNamespace(t)
 	dir, other := classDir(t), t.TempDir()

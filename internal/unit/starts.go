@@ -15,10 +15,10 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// The type named starts combines the mounts of several disks into one request (a batch). While mounts are under way,
-// new requests wait, and go to PID 1 together when the mounts are over. If many disks arrive at once, a separate
-// mount(8) for each disk would be the largest load on PID 1 and the processors. The slower the mounts are, the larger a
-// batch becomes. The zero value is ready for use.
+// The type `starts` combines the mounts of several disks into one request (a batch). While mounts are under way, new
+// requests wait, and go to PID 1 together when the mounts are over. If many disks arrive at once, a separate mount(8)
+// for each disk would be the largest load on PID 1 and the processors. The slower the mounts are, the larger a batch
+// becomes. The zero value is ready for use.
 type starts struct {
 	mu      sync.Mutex
 	waiting []*start
@@ -35,8 +35,8 @@ type starts struct {
 type start struct {
 	unit MountUnit
 	over func()
-	// The channel answered is closed when hotmount has requested the mount through a service, or when the mount must be
-	// requested alone. In the second case, the field byItself is set before the channel is closed.
+	// The channel `answered` is closed when hotmount has requested the mount through a service, or when the mount must
+	// be requested alone. In the second case, the field byItself is set before the channel is closed.
 	answered chan struct{}
 	byItself bool
 }
@@ -79,7 +79,8 @@ func (s *starts) withdraw(one *start) bool {
 }
 
 // StartMount starts a transient mount unit for a filesystem, and returns when PID 1 has received the request. The mount
-// table, and not StartMount, shows when the filesystem is mounted. MountEnded reports whether the mount has failed.
+// table, and not StartMount, shows when the filesystem is mounted. MountEnded reports whether the mount's job has
+// ended, and returns an error if the mount has failed.
 //
 // When the caller no longer waits for the mount, it must call the returned function, even after an error. Later
 // requests wait for this call.
@@ -145,9 +146,9 @@ func (s *starts) service() {
 	s.lastBatch = time.Now()
 }
 
-// ask requests the mounts from PID 1. For several mounts, ask requests one service that makes all of them. While PID 1
-// may delay the jobs of mount units, ask requests even a single mount through a service. PID 1 does not delay the jobs
-// of services.
+// The method `ask` requests the mounts from PID 1. For several mounts, the method requests one service that makes all
+// mounts. While PID 1 may delay the jobs of mount units, the method requests even a single mount through a service. PID
+// 1 does not delay the jobs of services.
 //
 // If the request for the service fails, each mount must be requested alone. PID 1 refuses the whole batch if one of the
 // mount units is already loaded or masked.
@@ -206,8 +207,9 @@ func (m *Manager) startTogether(ctx context.Context, all []*start) error {
 	return m.startTransient(ctx, fmt.Sprintf("%s%d.service", togetherUnit, all[0].unit.ID.Seq), []sd.Property{
 		p("Description", fmt.Sprintf("Mount several disks at once (%d)", len(all))),
 		p("Type", "oneshot"),
-		// With --fork each mount has its own process, and does not wait for the log or the disk of another mount.
-		// mount(8) has PID 1's mount namespace, capabilities and user, as in a mount unit.
+		// With --fork, each mount has its own process. A mount therefore does not wait for another disk, or for the
+		// recovery of another filesystem's log. mount(8) has PID 1's mount namespace, capabilities and user, as in a
+		// mount unit.
 		sd.PropExecStart([]string{"/usr/bin/mount", "--all", "--fork", "--fstab", "/proc/self/fd/0"}, false),
 		// mount(8) follows links, so the service checks for links first. For a mount unit, PID 1 itself checks for
 		// links.

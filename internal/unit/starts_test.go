@@ -32,7 +32,7 @@ type asked struct {
 	err  error
 }
 
-// The function named waits calls StartMount in a goroutine, and returns when the mount is in the queue.
+// The function `waits` calls StartMount in a goroutine, and returns when the mount is in the queue.
 func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan asked {
 	t.Helper()
 	waiting := func() int {
@@ -53,7 +53,7 @@ func waits(t *testing.T, ctx context.Context, m *Manager, u MountUnit) <-chan as
 	return answer
 }
 
-// busy returns a Manager with one mount under way. New mounts wait up to an hour for this mount.
+// The function `busy` returns a Manager with one mount under way. New mounts wait up to an hour for this mount.
 func busy(t *testing.T, p *pid1) (m *Manager, over func()) {
 	t.Helper()
 	m = p.manager()
@@ -254,8 +254,8 @@ func TestNotTogether(t *testing.T) {
 	}
 }
 
-// TestHeld checks that CheckHeldBack returns an error only if the mount unit exists and a service mounts several disks
-// at the same time.
+// TestHeld checks that CheckHeldBack returns an error only if the mount unit exists while a service mounts several
+// disks.
 func TestHeld(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files []string

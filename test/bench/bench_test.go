@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// mountedTurn returns a turn in which the method `mounts` one disk after the given number of milliseconds.
+// mountedTurn returns a turn in which the mount method mounts one disk after the given number of milliseconds.
 func mountedTurn(figure, way string, ms float64, busy bool) Turn {
 	t := Turn{
 		Figure: figure, Way: way, Disks: 1, Idle: 1, Added: map[string]float64{"loop100": 1000}, Probed: map[string]float64{"loop100": 1000 + ms/2},

@@ -122,8 +122,8 @@ func throttleUnified(dev string) error {
 		os.WriteFile(filepath.Join(cgroups, "system.slice/io.max"), []byte(limit), 0o644))
 }
 
-// throttleLegacy limits the reads of all processes of the container with cgroup v1. throttleLegacy moves the processes
-// to a new group, because the root group cannot have a limit. The returned function moves the processes back.
+// throttleLegacy uses cgroup v1 to limit the reads of all processes of the container. throttleLegacy moves the
+// processes to a new group, because the root group cannot have a limit. The returned function moves the processes back.
 func throttleLegacy(dev string) (lift func() error, err error) {
 	lift = func() error { return nil }
 	root, err := os.MkdirTemp("", "bench-blkio-")

@@ -16,9 +16,9 @@ import (
 // rulesAtBoot is the directory of the udev rules that exist when the container boots.
 const rulesAtBoot = "/etc/udev/rules.d/"
 
-// The method named boots measures the mount methods in turns, round by round. In each turn, the whole container boots.
-// Each disk has an XFS filesystem. A turn measures the time from PID 1's start to the last mount. If hotmount mounts
-// the disks, the turn also measures the time from PID 1's start to the daemon's READY=1.
+// The method `boots` measures the mount methods in turns, round by round. In each turn, the whole container boots. Each
+// disk has an XFS filesystem. A turn measures the time from PID 1's start to the last mount. If hotmount mounts the
+// disks, the turn also measures the time from PID 1's start to the daemon's READY=1.
 func (b *bench) boots(ctx context.Context, c *worker.Container, f figure) ([]Turn, error) {
 	// The running daemon would format and mount the new disks.
 	if _, err := c.Run(ctx, "systemctl stop hotmount"); err != nil {
@@ -84,7 +84,7 @@ func (b *bench) boot(ctx context.Context, c *worker.Container, f figure, way str
 	return t, nil
 }
 
-// The method named times waits up to a minute until all disks are mounted. PID 1 reports when it started, and when the
+// The method `times` waits up to a minute until all disks are mounted. PID 1 reports when it started, and when the
 // mounts and the daemon became active. times() stores the differences in t.
 func (b *bench) times(ctx context.Context, c *worker.Container, t *Turn) error {
 	const read = `systemctl is-system-running --wait >/dev/null

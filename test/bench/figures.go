@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// figure is one measurement of a run, such as the measurement with twenty disks.
+// The type `figure` is one of the measurements that a run makes, such as the measurement with twenty disks.
 type figure struct {
 	name  string
 	disks int
@@ -13,13 +13,13 @@ type figure struct {
 	// The field `turns` is the maximum number of turns of each method.
 	turns int
 	ways  []string
-	// If apart is true, a run measures the figure only if the user names the figure.
+	// If the field `apart` is true, a run measures the figure only if the user names the figure.
 	apart bool
 	// The field `traced` reports whether the kernel traces the turns. The bench program on the host, outside the
 	// container, records the trace.
 	traced bool
-	// The field `outside` reports whether the program on the host takes the turns. Each turn on the host boots the
-	// container.
+	// The field `outside` reports whether the bench program on the host measures the turns, instead of the bench
+	// program in the container. For each such turn, the container boots.
 	outside bool
 }
 
@@ -68,9 +68,10 @@ type Turn struct {
 	Probed  map[string]float64 `json:"probed,omitempty"`  // time of udev's event
 	Mounted map[string]float64 `json:"mounted,omitempty"` // when the mount appeared in the mount table
 	// CPU is the CPU time in milliseconds of each control group, counted until one second after the last mount. The
-	// group "all" is the whole container, but includes the bench program only for its work as a mount method.
+	// group "all" is the whole container. Of the bench program's CPU time, only the time for its work as a mount method
+	// counts.
 	CPU map[string]float64 `json:"cpu,omitempty"`
-	// Values contains the other results of the turn by name.
+	// Values maps the name of each other result of the turn to its value.
 	Values map[string]float64 `json:"values,omitempty"`
 	// Fault is the reason why the turn does not count, or "".
 	Fault string `json:"fault,omitempty"`

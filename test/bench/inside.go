@@ -30,7 +30,7 @@ type task struct {
 	Dir   string `json:"dir"`
 	// Idle is how long the figure "idle" is measured, in seconds.
 	Idle int `json:"idle"`
-	// Packages maps each method to the path of the Debian package that the method `measures`.
+	// Packages maps a mount method to the path of the Debian package that is installed for the method.
 	Packages map[string]string `json:"packages"`
 }
 
@@ -135,7 +135,7 @@ func (in *insideBench) clear(ctx context.Context, loops []*loop) error {
 	if err := unmountAll(); err != nil {
 		return err
 	}
-	// hotmount cleanup removes hotmount's mount points and the leftovers of a simulated power cut.
+	// `hotmount cleanup` removes hotmount's mount points and the leftovers of a simulated power cut.
 	if err := in.script(ctx, idleAgain+"\nhotmount cleanup --all"); err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ type sampled struct {
 	of          func(Turn) (float64, bool)
 }
 
-// ratioBound returns a bound on the value of hotmount divided by the value of another method.
+// ratioBound returns a bound on a ratio: the value of hotmount, divided by the value of another method.
 func ratioBound(figure, title, way string, of func(Turn) (float64, bool), most, goal float64) bound {
 	return bound{title, "", ratio, []sampled{{figure, hotmount, of}, {figure, way, of}}, most, goal}
 }

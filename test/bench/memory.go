@@ -14,9 +14,9 @@ import (
 
 const mib = 1 << 20
 
-// blankOne is a disk size in bytes that no other disk has. hotmount does not format a disk that may have existed before
-// hotmount's installation. A loop device has no serial number, so only its size identifies it. Loop devices of other
-// containers are also visible.
+// blankOne is the size in bytes of each blank disk in the figure "memory". No other disk has this size. hotmount does
+// not format a disk that may have existed before hotmount's installation. A loop device has no serial number, so only
+// its size identifies it. Loop devices of other containers are also visible.
 const blankOne = diskSize + 12*mib
 
 // The method `memory` measures the daemon's memory with many disks. memory() also measures the total peak memory of
@@ -102,8 +102,8 @@ func (in *insideBench) status(ctx context.Context) (procfs.ProcStatus, error) {
 }
 
 // The type `peak` is the highest memory use that was measured, in MiB. The field `own` is the memory of hotmount's
-// processes. The field `all` is the memory of hotmount's processes and their tools. The field named processes counts
-// hotmount's processes.
+// processes. The field `all` is the memory of hotmount's processes and their tools. The field `processes` is the number
+// of hotmount's processes.
 type peak struct{ own, processes, all float64 }
 
 // peakUntil samples the private memory (RssAnon in proc_pid_status(5)) of the processes in hotmount's units. peakUntil
@@ -156,7 +156,7 @@ func memoryNow() (sum peak, err error) {
 	return sum, nil
 }
 
-// peaked runs f and returns the peak memory of hotmount's processes during f, in MiB.
+// The method `peaked` runs f, and returns the peak memory of hotmount's processes during f, in MiB.
 func (in *insideBench) peaked(ctx context.Context, f func() error) (most peak, err error) {
 	enough, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)

@@ -7,8 +7,8 @@ import (
 )
 
 // plotOne returns the plot for one disk. The length of a bar is the median time of the turns in the figure "one". The
-// traced turns of the figure "split" take longer, so they only divide the bar into parts. If a method has no traced
-// turns, its bar has two parts: the time to udev's event, and the rest.
+// traced turns of the figure "split" take longer. They therefore give only the shares of the bar's parts, and not the
+// length of the bar. If a method has no traced turns, its bar has two parts: the time to udev's event, and the rest.
 func (r *Result) plotOne() string {
 	names := []string{"udev", "hotmount or other program", "PID 1", "mount(8) or mount(2)"}
 	var bars []bar
@@ -32,8 +32,8 @@ func (r *Result) plotOne() string {
 	return stacked("One disk: time from the kernel's event to the mount (median; divided by the shares in traced turns)", "ms", names, bars)
 }
 
-// The method `shares` returns the share of each part in the time of a method's traced turns. If the method `has` no traced
-// turns, shares returns nil.
+// The method `shares` returns the share of each part in the time of a method's traced turns. If the mount method has no
+// traced turns, the result is nil.
 func (r *Result) shares(way string) []float64 {
 	var parts []float64
 	for _, name := range []string{splitUdev, splitOwn, splitPID1, splitMount} {

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// busyBefore and busyMeanwhile define a turn on an idle machine. Just before such a turn, the busy share of the
-	// processor time (0 to 1) is at most busyBefore. During such a turn, processes outside the container use at most the
-	// share busyMeanwhile of the processor time. Kernel threads count as processes outside the container, even if a
-	// thread works for the container's disks.
+	// busyBefore and busyMeanwhile are the limits for a turn that counts as a turn on an idle machine. Just before such
+	// a turn, the busy share of the processor time (0 to 1) is at most busyBefore. During such a turn, processes
+	// outside the container use at most the share busyMeanwhile of the processor time. Kernel threads count as
+	// processes outside the container, even if a thread works for the container's disks.
 	busyBefore    = 0.1
 	busyMeanwhile = 0.2
 	// The constant `gate` is the maximum time that one turn waits for an idle machine.

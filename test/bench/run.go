@@ -24,7 +24,7 @@ type bench struct {
 	result Result
 }
 
-// run measures the figures, and saves the results after each figure. The callback measure measures one figure.
+// run measures the figures, and saves the results after each figure. The callback `measure` measures one figure.
 func (b *bench) run(ctx context.Context, wanted []figure, measure func(context.Context, figure) error) error {
 	var failed []string
 	for _, f := range wanted {

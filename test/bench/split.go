@@ -34,8 +34,8 @@ func splitTurn(t *Turn, events []traceEvent) {
 	}
 }
 
-// phases returns the time when PID 1 received the request for a mount, and the time when mount(8) began. The function
-// phases uses only events between the kernel's event and the appearance of the mount.
+// The function `phases` returns the time when PID 1 received the request for a mount, and the time when mount(8) began.
+// Only wake-ups, forks and program starts between the kernel's event and the appearance of the mount count.
 func phases(events []traceEvent, after, mounted float64) (requested, started float64, ok bool) {
 	within := func(from, to float64, matches func(traceEvent) bool) (found traceEvent) {
 		for _, e := range events {

@@ -24,7 +24,7 @@ func (in *insideBench) unitTimes(ctx context.Context, unit string) (start, activ
 	return n[0] / 1000, n[1] / 1000, nil
 }
 
-// imitateEvery is the number of rounds in which the bench imitates one boot. No bound uses the imitated boot.
+// imitateEvery is the number of rounds from one imitated boot to the next. No bound uses the imitated boot.
 const imitateEvery = 3
 
 // The method named ready measures the daemon's starts and the udev rules, each with disks that are already attached.
@@ -76,7 +76,7 @@ func (in *insideBench) attachPresent(ctx context.Context, loops []*loop, files [
 	return in.script(ctx, idleAgain+"\nrm -f "+masked+"; udevadm control --reload")
 }
 
-// The method named triggered makes the udev rule mount disks that are already attached.
+// The method `triggered` triggers the udev rule for disks that are already attached, so that the rule mounts the disks.
 func (in *insideBench) triggered(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.attachPresent(ctx, loops, files); err != nil {
 		return err

@@ -45,7 +45,7 @@ func median(values []float64) float64 {
 
 func medianOf(s ...[]float64) float64 { return median(s[0]) }
 
-// ratio returns the median of the first samples divided by the median of the second samples.
+// The function `ratio` divides the median of the first list of samples by the median of the second list.
 func ratio(s ...[]float64) float64 { return median(s[0]) / median(s[1]) }
 
 // ratioOfDifferences subtracts the third median from the first two medians, and returns the ratio of the two

@@ -23,8 +23,9 @@ const (
 	darkPaper, darkInk   = "#0d1117", "#f0f6fc"
 )
 
-// The stylesheet style makes paper, text and axes light or dark, to match the colour scheme of the reader's browser. A
-// line in the colour of the paper separates the parts of a bar, because some readers cannot tell red from green.
+// The constant `style` is a stylesheet that makes background, text and axes light or dark. The stylesheet follows the
+// colour scheme of the reader's browser. A line in the colour of the background separates the parts of a bar, because
+// some readers cannot tell red from green.
 const style = `<style>
 .paper { fill: ` + lightPaper + ` } .bar { stroke: ` + lightPaper + ` } text { fill: ` + lightInk + ` } .axis { stroke: ` + lightInk + ` } .grid { stroke: #d1d9e0 }
 @media (prefers-color-scheme: dark) {

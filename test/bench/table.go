@@ -53,9 +53,9 @@ type Bound struct {
 	Met  bool    `json:"met"`
 }
 
-// The method named values calls f for each turn that measures the given method in the given figure, and returns the
-// results. If any of these turns ran on an idle machine, the results come only from the turns on an idle machine.
-// Otherwise, the results come from all turns. values() ignores turns with a fault, and turns for which f returns false.
+// The method `values` calls f for each turn of the given mount method in the given figure, and returns the results. If
+// any of these turns ran on an idle machine, the results come only from the turns on an idle machine. Otherwise, the
+// results come from all turns. values() ignores turns with a fault, and turns for which f returns false.
 func (r *Result) values(figure, way string, f func(Turn) (float64, bool)) (values []float64, quiet, turns int) {
 	var all []float64
 	for _, t := range r.Turns {
@@ -115,7 +115,7 @@ func (r *Result) table() Table {
 	return t
 }
 
-// The method named failed reports whether any measurement (Turn) of the method `for` the figure has a fault.
+// The method `failed` reports whether any measurement (Turn) of the mount method for the figure has a fault.
 func (r *Result) failed(figure, way string) bool {
 	return slices.ContainsFunc(r.Turns, func(t Turn) bool { return t.Figure == figure && t.Way == way && t.Fault != "" })
 }

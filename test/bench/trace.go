@@ -22,12 +22,13 @@ type trace struct {
 	dir     string
 }
 
-// instance is the name of the tracer instance. The next run reuses an instance that a killed run has left.
+// The constant `instance` is the name of the tracer instance. The next run reuses an instance that a killed run has
+// left.
 const instance = "hotmount-bench"
 
-// The map named traced maps the events to their filters: wake-ups of PID 1, forks of PID 1, and starts of processes.
-// The trace lacks the names of some processes that ran before the trace began. The event sched_switch gives the names
-// of the processes that ask PID 1 for a mount.
+// The map `traced` maps each traced event to its filter. The trace shows wake-ups of PID 1, forks of PID 1, and starts
+// of processes. The trace lacks the names of some processes that ran before the trace began. The event sched_switch
+// gives the names of the processes that ask PID 1 for a mount.
 var traced = map[string]string{
 	"sched/sched_waking":       `comm == "systemd"`,
 	"sched/sched_process_fork": `parent_comm == "systemd"`,

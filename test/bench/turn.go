@@ -87,7 +87,7 @@ func (in *insideBench) prepare(ctx context.Context, way string) (idle float64, e
 	return in.waitQuiet(ctx)
 }
 
-// takeTurn attaches the files as disks, watches until the method `has` mounted the disks, and then cleans up.
+// takeTurn attaches the files as disks, watches until the mount method has mounted the disks, and then cleans up.
 func (in *insideBench) takeTurn(ctx context.Context, way string, files []string) (Turn, error) {
 	loops, err := in.loops(len(files))
 	if err != nil {

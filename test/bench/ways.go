@@ -9,8 +9,8 @@ import (
 const (
 	hotmount     = "hotmount"
 	hotmountBase = "hotmount (base)"
-	// The mount method neighbour is hotmount on a node with a virtual machine monitor, for a disk without a record. With
-	// this mount method, hotmount checks which processes have the disk open.
+	// The mount method `neighbour` is hotmount on a node with a virtual machine monitor. hotmount has no record of the
+	// disk. In this case, hotmount checks which processes have the disk open.
 	neighbour    = "hotmount, looking for open files"
 	rule         = "rule"
 	tuned        = "rule tuned"

@@ -39,7 +39,7 @@ type Kind struct {
 	Name string
 	// Class is the class to which the format belongs.
 	Class Class
-	// The field Is names the kind of content that hotmount must recognise.
+	// The field `Is` contains the kind of content that hotmount must recognise.
 	Is disk.Kind
 	// Type is the name that libblkid must report, or "" if the name does not matter.
 	Type string

@@ -17,15 +17,16 @@ type format struct {
 	// The field `mounts` reports whether hotmount mounts the filesystem. The shell function files() or proto() makes the
 	// content of a filesystem that hotmount mounts.
 	mounts bool
-	// The field `script` is a shell script that makes the format. After the end of the script, the function in the field
-	// write changes the image. Most formats have only a script or only a function.
+	// The field `script` is a shell script that makes the format. After the end of the script, the function in the
+	// field `write` changes the image. Most formats have only a script or only a function.
 	script string
 	write  func(*image)
 	// The field `size` is the size of the disk in bytes. A size of 0 stands for the constant Size.
 	size int64
 
-	// The damages use three byte offsets. The superblock begins at the first offset (super), and its magic number at
-	// the second (magic). The damage "only backups left" zeroes the image up to the third offset (backup).
+	// The ways to damage an image (variable `damages`) use three byte offsets. The superblock begins at the first
+	// offset (super), and its magic number at the second (magic). The damage "only backups left" zeroes the image up to
+	// the third offset (backup).
 	super, magic, backup int64
 }
 

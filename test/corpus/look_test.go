@@ -35,8 +35,8 @@ func (e otherDebian) Run(ctx context.Context, c run.Command) (run.Result, error)
 	return run.Exec{}.Run(ctx, c)
 }
 
-// runners returns a runner for the tools of this machine. In the full test, runners adds the tools of Debian 13, which
-// verify checksums and therefore recognise less than older tools.
+// The function `runners` returns a runner for the tools of this machine. In the full test, the function also returns a
+// runner for the tools of Debian 13. These tools verify checksums, and therefore recognise less than older tools.
 func runners(t *testing.T) map[string]run.Runner {
 	all := map[string]run.Runner{"here": run.Exec{}}
 	if !full {

@@ -49,7 +49,7 @@ func main() {
 // longest.
 var longest = []string{"TestSwap", "TestSoakPulled"}
 
-// The map named parts contains the number of steps into which a long test is divided. Each step runs the test with
+// The map `parts` maps a long test to the number of steps into which the test is divided. Each step runs the test with
 // another random seed. If a test run is stopped, only the steps that were running have to begin again.
 var parts = map[string]int{"TestSoakPulled": 5}
 
@@ -273,5 +273,5 @@ func (s step) run(ctx context.Context, dir string) (string, error) {
 	return fmt.Sprintf("%s | %s | %s", result, now.Sub(begun).Round(time.Second), now.UTC().Format("2006-01-02 15:04")), nil
 }
 
-// seed matches the environment setting with which a randomised test repeats its random choices.
+// The pattern `seed` matches the environment setting that makes a randomised test repeat its random choices.
 var seed = regexp.MustCompile("HOTMOUNT_TEST_SEED=[0-9]+")

@@ -22,8 +22,9 @@ const (
 	rule   = "|---|---|---|---|---|\n"
 )
 
-// openReport continues the last report that contains a result which is still valid for one of the steps. If no report
-// contains such a result, openReport begins a new report. openReport also copies the valid results of other reports.
+// openReport finds the last report in which a result is still valid for one of the steps, and continues this report. If
+// no report contains such a result, openReport begins a new report. openReport also copies the valid results of other
+// reports.
 func openReport(dir, commit, date string, steps []step) (*report, error) {
 	r := &report{steps: steps, path: filepath.Join(dir, fmt.Sprintf("%s-%.12s.md", date, commit))}
 	r.head = fmt.Sprintf("# All tests, begun on %s\n\nBegun at commit %s, %s, %d processors. A result is valid as long as the digest of the test's sources is the same.\n\n| test | result | took | ended (UTC) | digest of the sources |\n"+rule,
@@ -66,7 +67,7 @@ func (r *report) missing() int {
 }
 
 // The method `set` records the result of step i, and writes the report file at once. A stopped run must not lose the
-// results of hours.
+// results of the steps that have ended.
 func (r *report) set(i int, result string) error {
 	r.rows[i] = result
 	var b strings.Builder

@@ -58,10 +58,10 @@ func readSources(ctx context.Context, paths []string) (*sources, error) {
 	return s, nil
 }
 
-// The pattern documents matches the names of the files that cannot change the result of a test.
+// The pattern `documents` matches the names of the files that cannot change the result of a test.
 var documents = regexp.MustCompile(`^(test/reports|packaging/man|packaging/doc)/|(^|/)README\.md$`)
 
-// The pattern comment matches lines that contain only a comment. Directives such as //go:build are not comments.
+// The pattern `comment` matches lines that contain only a comment. Directives such as //go:build are not comments.
 var comment = regexp.MustCompile(`(?m)^[ \t]*//([ \t].*)?\n`)
 
 // readSource returns the content of a file, or the target of a symbolic link.

@@ -29,7 +29,7 @@ func deb(t *testing.T) string {
 	return path
 }
 
-// run runs a tool and returns its output. If the tool fails, the test fails.
+// The function `run` runs a tool and returns its output. If the tool fails, the test fails.
 func run(t *testing.T, env []string, name string, args ...string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), name, args...)

@@ -8,7 +8,7 @@
 //
 //	standin provisioner DIRECTORY NODE PERIOD CLASS:MODE:DIRECTORY...
 //
-// standin provisioner plays the part of the local-static-provisioner of Kubernetes.
+// `standin provisioner` plays the part of the local-static-provisioner of Kubernetes.
 package main
 
 import (

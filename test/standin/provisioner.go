@@ -52,8 +52,8 @@ type provision struct {
 }
 
 // cleaner is the state of a goroutine that cleans one volume. At the end of the cleaning, the goroutine stores its
-// error in the field `err`, and closes the channel in the field `ended`. The fields `before` and after show what was at the
-// volume's path at the start and at the end of the cleaning.
+// error in the field `err`, and closes the channel in the field `ended`. The fields `before` and `after` show what was
+// at the volume's path at the start and at the end of the cleaning.
 type cleaner struct {
 	ended         chan struct{}
 	err           error
@@ -209,8 +209,8 @@ func begin(v volume) *cleaner {
 
 func cleanVolume(v volume) error {
 	if v.Block {
-		// The real provisioner runs this dd command in dd_zero.sh, the cleaning script in the output of "hotmount
-		// provisioner values".
+		// The real provisioner runs this dd command in the cleaning script dd_zero.sh. In the output of `hotmount
+		// provisioner values`, blockCleanerCommand is this script.
 		info, err := os.Stat(v.Path)
 		if err == nil && info.Mode()&fs.ModeDevice == 0 {
 			err = errors.New("the disk is not a block device")

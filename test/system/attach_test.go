@@ -202,9 +202,9 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestTogether checks that one process mounts all disks that are attached together, each by its own transient mount
-// unit (issue 8). A damaged disk, a disk that does not answer, and a masked unit do not prevent hotmount from mounting
-// or releasing other disks.
+// TestTogether checks that one service mounts all disks that are attached together. Each disk must still have its own
+// transient mount unit (issue 8). A damaged disk, a disk that does not answer, and a masked unit do not prevent
+// hotmount from mounting or releasing other disks.
 func TestTogether(t *testing.T) { attachTogether(t, worker.Options{}) }
 
 func attachTogether(t *testing.T, o worker.Options) {
@@ -472,7 +472,7 @@ systemctl reload hotmount`)
 // disk.
 func TestExchangedBeforeItsMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
-	// exchanged replaces the disk, and returns the kernel name of the second disk.
+	// The function `exchanged` replaces the disk, and returns the kernel name of the second disk.
 	exchanged := func(name, id string) string {
 		t.Helper()
 		seq := m.run("cat /sys/block/" + name + "/diskseq")
@@ -484,8 +484,8 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 		}
 		return next
 	}
-	// settled lets udev handle the events, and checks that each disk is mounted at its own path and recorded with its
-	// own UUID.
+	// The function `settled` lets udev handle the events. The function then checks that each disk is mounted at its own
+	// path and recorded with its own UUID.
 	settled := func(gone string, names ...string) {
 		t.Helper()
 		m.run("udevadm control --start-exec-queue")

@@ -21,9 +21,9 @@ classes:
     storage_class: raw
 `
 
-// exchanged detaches a disk that is given out as a block volume, and attaches another disk, before udev sees either
-// event. The method checks that the link leads nowhere, and that the link is removed after udev has seen the events.
-// The method returns the other disk's kernel name and ID.
+// The method `exchanged` detaches a disk that is given out as a block volume, and attaches another disk. udev sees
+// these two events late. The method checks that the link leads nowhere until udev has seen the events, and that the
+// link is then removed. The method returns the other disk's kernel name and ID.
 func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker.Disk) (string, string) {
 	m.t.Helper()
 	_, base, _ := strings.Cut(link, "/block/")
@@ -47,7 +47,7 @@ func (m machine) exchanged(w *worker.Worker, name, id, link string, other worker
 //
 // The parameter `gone` contains the start and the end of a period. During this period, each pass of the provisioner may
 // log the missing disk one time. The period begins before the disk is detached, and ends after the disk's link is
-// removed. The provisioner may log the last line about the missing disk one pass late.
+// removed. The provisioner may log its last line about the missing disk up to one pass after the end of the period.
 func unexpectedLines(t *testing.T, log string, gone [2]string) (lines []string) {
 	t.Helper()
 	const pass = time.Second
@@ -76,8 +76,8 @@ func unexpectedLines(t *testing.T, log string, gone [2]string) (lines []string) 
 const raw = "/var/lib/disks/block/virtio-"
 
 // formatsFormerBlock formats a disk that was given out as a block volume. hotmount formats a former block volume only
-// with a token. hotmount holds the new filesystem until an accept, because the recorded block volume may have been
-// another disk with the same serial.
+// with a token. hotmount holds the new filesystem until the operator accepts the disk, because the recorded block
+// volume may have been another disk with the same serial.
 func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
 	m.t.Helper()
 	m.run("mv /etc/hotmount/config.yaml /root; systemctl reload hotmount")
@@ -93,8 +93,8 @@ func (m machine) formatsFormerBlock(w *worker.Worker, disk worker.Disk) {
 
 // TestBlockVolumes checks that a class in block mode gives out disks by links, and that a link leads to its disk or
 // nowhere. A stand-in program replaces the provisioner. The test covers attach, use and cleaning, a detach while udev
-// is late, a restart and a power cut. After a disk was given out, hotmount formats the disk only by the operator's
-// order.
+// is late, a restart and a power cut. After a disk was given out, hotmount formats the disk only with a token from
+// `hotmount format`.
 func TestBlockVolumes(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/disks/block && cat >/etc/hotmount/config.yaml <<'X'\n" + fmt.Sprintf(blockConfig, "block") + "X\nsystemctl reload hotmount")
@@ -167,8 +167,9 @@ func TestBlockVolumes(t *testing.T) {
 	given("RAW-2", name)
 
 	// The disk looks blank. hotmount holds the disk, because a second disk with the same serial was seen. After
-	// `hotmount accept`, hotmount gives the disk out, although the disk is in another slot than before. A disk that was
-	// once given out is formatted only by the operator's order, whatever the configuration says.
+	// `hotmount accept`, hotmount gives the disk out, although the disk is in another slot than before. If a disk was
+	// once given out, hotmount formats the disk only with a token from `hotmount format`, whatever the configuration
+	// says.
 	held := func(name string) {
 		t.Helper()
 		m.wait(name+" to be held", "hotmount plan | grep -E '^"+name+" .*hold .*a disk with the serial RAW-1 was given out as a block volume .*two disks with this serial' && ! [ -L "+raw+"RAW-1 ]")

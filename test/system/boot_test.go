@@ -26,8 +26,8 @@ ExecStart=/bin/bash -c 'set -e; cd /mnt/disks/%s; while :; do date +%%%%N >new; 
 X
 systemctl daemon-reload; systemctl start writer`
 
-// kubelet is a script that installs a stand-in for kubelet's service. When the stand-in starts at boot, it records
-// which volumes are mounted.
+// The constant `kubelet` is a script that installs a stand-in for kubelet's service. When the stand-in starts at boot,
+// it records which volumes are mounted.
 const kubelet = `cat >/etc/systemd/system/kubelet.service <<'X'
 [Service]
 Type=oneshot
@@ -44,8 +44,8 @@ func immutable(where string) string {
 }
 
 // TestMountsOutliveTheAgent checks that mounts stay when the daemon hangs, or is killed, restarted, upgraded or
-// removed. The mounts also stay when an upgrade is interrupted. A writer in the mount never sees an error (issue 2,
-// section "Shown", item 5). After a reboot all volumes are mounted before kubelet starts.
+// removed. The mounts also stay when an upgrade is interrupted. A process that writes to the mounted filesystem never
+// sees an error (issue 2, section "Shown", item 5). After a reboot all volumes are mounted before kubelet starts.
 func TestMountsOutliveTheAgent(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -235,7 +235,7 @@ func TestConfiguration(t *testing.T) {
 	m.mounted(held)
 }
 
-// numbers returns the numbers of a text in which each word must be a number.
+// The function `numbers` returns the numbers in a text. Each word of the text must be a number.
 func numbers(t *testing.T, text string) (all []float64) {
 	t.Helper()
 	for _, word := range strings.Fields(text) {
@@ -298,8 +298,8 @@ func TestStorm(t *testing.T) {
 			t.Logf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
 		}
 		// After udevd has handled all events, the daemon still receives events, and looks at a disk every five seconds.
-		// The daemon looks at all disks once more when the detached disk's mount point is removed. After a short storm,
-		// the daemon has looked at a disk fewer than eight times.
+		// The daemon looks at all disks once more when the detached disk's mount point is removed. If the storm was
+		// short, the daemon may look at each disk without delay until the eighth look.
 		end, last := slices.IndexFunc(all, func(at float64) bool { return at > times[2] }), all[len(all)-1]
 		if end < 0 {
 			continue
@@ -376,8 +376,8 @@ func (m machine) stops() []time.Duration {
 
 // TestReinstalled checks that a new system mounts the old system's disks at the same paths. The disks are attached
 // before hotmount is installed, so hotmount formats none of them, not even the blank disk. The filesystems need no log
-// recovery, although the machine was shut down with a busy pod. If a disk is no longer attached, hotmount lists the
-// disk's filesystem as missing.
+// recovery, although a pod was still writing when the machine was shut down. If a disk is no longer attached, hotmount
+// lists the disk's filesystem as missing.
 func TestReinstalled(t *testing.T) {
 	one, two := made(t, 320<<20), made(t, 320<<20)
 	m, w := start(t, worker.Options{})
@@ -387,10 +387,10 @@ func TestReinstalled(t *testing.T) {
 	second := m.mounted(name)
 	slot := m.run("udevadm info -q property --property ID_PATH --value /dev/" + name)
 	m.run("echo one >/mnt/disks/" + first + "/f; echo two >/mnt/disks/" + second + "/f")
-	// The test sets up a pod as kubelet and a container runtime do. The volume is bind-mounted for the pod, whose
-	// process is in a scope below kubepods.slice. No dependency orders the pod's scope before or after mounts. The
-	// pod's process sees the bind mount in a mount namespace of its own. The pod's process writes until it ends, three
-	// seconds after SIGTERM.
+	// The test sets up a pod in the same way as kubelet and a container runtime. The volume is bind-mounted for the
+	// pod, whose process is in a scope below kubepods.slice. No dependency orders the pod's scope before or after
+	// mounts. The pod's process sees the bind mount in a mount namespace of its own. The pod's process writes until it
+	// ends, three seconds after SIGTERM.
 	bind := "/var/lib/kubelet/pods/0e3b1b0a-1111-2222-3333-444444444444/volumes/kubernetes.io~local-volume/pv"
 	m.run("mkdir -p " + bind + "; mount --bind /mnt/disks/" + first + " " + bind +
 		"; setsid systemd-run --quiet --scope --unit=cri-containerd-pod --slice=kubepods-besteffort-pod0e3b1b0a_1111_2222_3333_444444444444.slice unshare --mount --propagation private" +
@@ -616,7 +616,7 @@ func TestBlockLinksStay(t *testing.T) {
 }
 
 // TestSoftReboot checks a soft reboot, which ends all mounts and keeps the kernel's boot ID. hotmount must not treat
-// the end of the mounts as an unmount by hand, and must mount the volumes again without a command.
+// the end of the mounts as an unmount by hand. hotmount must mount the volumes again without a command by the operator.
 func TestSoftReboot(t *testing.T) {
 	m, w := start(t, worker.Options{Suite: "trixie"})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -647,8 +647,8 @@ func TestSoftReboot(t *testing.T) {
 
 // TestCoveredByAMount checks that hotmount reports a volume as failed while another mount hides the volume. At boot,
 // hotmount starts only after a slow mount on /mnt, and makes the class directory /mnt/disks in the mounted filesystem.
-// If the slow mount fails, hotmount starts and names the failed mount. systemd mounts nothing below the failed mount
-// until the administrator repairs the mount or removes it from fstab.
+// If the slow mount fails, hotmount still starts, and reports the failed mount in the journal. systemd mounts nothing
+// below the failed mount until the administrator repairs the mount or removes it from fstab.
 func TestCoveredByAMount(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -759,8 +759,9 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 }
 
 // TestMountCannotRun checks that hotmount retries a mount while the node cannot mount anything. Once mount(8) works
-// again, hotmount mounts the disk without a command. Until the mount succeeds, status, plan and explain all show the
-// number of attempts. The journal mentions no format, because the disk is known to hold XFS.
+// again, hotmount mounts the disk by itself. Until the mount succeeds, `hotmount status`, `hotmount plan` and
+// `hotmount explain` show the number of attempts. The journal must not say that hotmount formats the disk, because
+// hotmount knows that the disk holds XFS.
 func TestMountCannotRun(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("chmod -x /usr/bin/mount")
@@ -795,8 +796,8 @@ func TestMountCannotRun(t *testing.T) {
 }
 
 // TestClockOfTheFuture checks a format whose record has the year 2099, as if the clock had been wrong. A format with a
-// time in the future delays other formats by at most format_period. hotmount adds the time at which it noticed this
-// format to the history once, and not again after a restart.
+// time in the future delays other formats by at most format_period. hotmount notices the wrong time, and adds one
+// notice to the history. A restart does not add another notice.
 func TestClockOfTheFuture(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const history = "/var/lib/hotmount/history.jsonl"

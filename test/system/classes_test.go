@@ -13,8 +13,9 @@ import (
 
 // TestFastAndSlow checks the example configuration with fast, slow and block classes. Each of six disks on virtio,
 // virtio-scsi and NVMe gets the right class. hotmount formats the blank disks of the fast and slow classes, and leaves
-// excluded disks alone. `hotmount explain` shows why a disk is excluded, both from the disk itself and from the saved
-// output of `hotmount explain --facts`. A reload applies the whole configuration with its drop-ins, or nothing of it.
+// excluded disks alone. `hotmount explain` shows why a disk is excluded. The command reads the disk itself, or the
+// saved output of `hotmount explain --facts`. A reload applies the whole configuration with its drop-ins, or nothing of
+// it.
 func TestFastAndSlow(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	example, err := os.ReadFile("../../packaging/examples/fast-slow.yaml")
@@ -380,8 +381,8 @@ func TestLogicalVolumes(t *testing.T) {
 	// The volume disk1 has old data, like a volume that was in use before.
 	m.run("lvcreate -q -y -n disk1 -L 5G vg0 && echo old | dd of=/dev/vg0/disk1 bs=1M seek=100 conv=fsync status=none")
 	m.run("for i in 2 3 4 5 6 7 8 9 10; do lvcreate -q -y -n disk$i -L 5G vg0; done")
-	// LVM hides a new volume from udev at first. Sometimes udev gets no event when LVM ends the hiding. In this case,
-	// the remedy that hotmount prints must help.
+	// LVM hides a new volume from udev at first. Sometimes udev gets no event when LVM stops hiding the volume. In this
+	// case, the remedy that hotmount prints must help.
 	m.run("udevadm settle; journalctl -b -o cat --no-pager -u hotmount | sed -n 's/.*: wait: .*if udev does not finish: //p' | sort -u | sh -ex")
 	const ten = "[ $(findmnt -rno TARGET,SOURCE -t xfs | grep -c '^/mnt/disks/') = 10 ]"
 	m.waitMinutes(3, "ten filesystems", ten)

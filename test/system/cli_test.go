@@ -146,7 +146,7 @@ func TestStatusOfTheDead(t *testing.T) {
 	m.wait("the volume to be uncovered", "systemctl show -P StatusText hotmount | grep -x '1 mounted, 0 held, 0 refused, 0 failing'")
 }
 
-// failing is the name of the environment variable that makes TestThatFails start its workers.
+// The constant `failing` is the name of the environment variable that makes TestThatFails start its workers.
 const failing = "HOTMOUNT_TEST_FAILS"
 
 // TestThatFails fails if TestLogsAreKept has set the environment variable HOTMOUNT_TEST_FAILS to "yes". The first of
@@ -317,7 +317,7 @@ func TestPartitionsForgotten(t *testing.T) {
 	m.waitForLog("^/dev/" + guest + " .*refuse: the disk has partitions: " + guest + "1.*hotmount format " + guest)
 }
 
-// The method `runs` a script that must fail, and returns the script's output.
+// The method `fails` runs a script that must fail, and returns the script's output.
 func (m machine) fails(script string) string {
 	m.t.Helper()
 	out := m.run("if out=$(" + script + " 2>&1); then echo \"it succeeded: $out\"; else echo \"refused: $out\"; fi")
@@ -335,7 +335,7 @@ func (m machine) writes(name string) string {
 
 var confirmPattern = regexp.MustCompile(`--confirm ([0-9a-f]{32})`)
 
-// offer returns the text that `hotmount format` prints for a disk, and the token in the text.
+// The method `offer` returns the text that `hotmount format` prints for a disk, and the token in the text.
 func (m machine) offer(name string) (text, token string) {
 	m.t.Helper()
 	text = m.run("hotmount format " + name)
@@ -376,7 +376,7 @@ func throttle(t *testing.T, w *worker.Worker, id string, read, write int) {
 	}
 }
 
-// TestWait checks that a service that needs a volume waits until the volume is mounted, also at boot.
+// TestWait checks a service that needs a volume. The service must wait until the volume is mounted, also at boot.
 func TestWait(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	image := made(t, 320<<20)

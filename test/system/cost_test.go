@@ -45,8 +45,8 @@ func (m machine) traceStart() {
 		systemctl daemon-reload; systemctl restart hotmount; systemctl show -P StatusText hotmount >/dev/null`)
 }
 
-// programs starts a trace of the programs that PID 1, udevd and their children run. The returned function ends the
-// trace, and returns how often each program that handles disks, such as mount or blkid, ran.
+// The method `programs` starts a trace of the programs that PID 1, udevd and their children run. The returned function
+// ends the trace, and returns how often each program that handles disks, such as mount or blkid, ran.
 func (m machine) programs() (ran func() string) {
 	m.t.Helper()
 	m.run(`rm -f /root/programs; udev=$(systemctl show -P MainPID systemd-udevd)

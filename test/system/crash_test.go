@@ -93,8 +93,8 @@ func obedientWorker(t *testing.T) (machine, *worker.Worker) {
 	return start(t, obedientOptions())
 }
 
-// ordered returns a disk whose serial number contains the given orders for the test script obedient. In a container,
-// the name of the disk's file replaces the serial number.
+// The method `ordered` returns a disk whose serial number contains the given orders for the test script `obedient`. In
+// a container, the name of the disk's file replaces the serial number.
 func (m machine) ordered(w worker.Node, image, orders string) worker.Disk {
 	m.t.Helper()
 	if _, is := w.(*worker.Container); !is {
@@ -110,8 +110,9 @@ func (m machine) ordered(w worker.Node, image, orders string) worker.Disk {
 // crashSize is the size of the disks in bytes, the smallest size that mkfs.xfs accepts.
 const crashSize = 300 << 20
 
-// mkfsWrites returns the writes of mkfs.xfs to a disk of crashSize, in order. The name of each write is the name that
-// orders use, such as p1 or f1. mkfsWrites also returns the index of the first write of the superblock.
+// mkfsWrites returns the names of the writes of mkfs.xfs to a disk of crashSize bytes, from the first write to the
+// last. The orders use the same names, such as p1 or f1. mkfsWrites also returns the index of the first write of the
+// superblock.
 func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 	m.t.Helper()
 	m.run("systemctl stop hotmount")
@@ -176,7 +177,7 @@ func (m machine) victims(w worker.Node, first int, orders ...string) []victim {
 
 func (v victim) dir() string { return "/var/lib/orders/" + v.serial }
 
-// The method named stopped waits until mkfs.xfs has stopped at the point that the disk's order specifies.
+// The method `stopped` waits until mkfs.xfs has stopped at the point that the disk's order specifies.
 func (m machine) stopped(v victim) {
 	m.t.Helper()
 	m.wait("mkfs.xfs to be stopped at "+v.order, "grep stopped "+v.dir()+"/trace.1")
@@ -190,8 +191,8 @@ func (m machine) byName(v *victim) {
 }
 
 // checkFormat waits until the disk is mounted, and checks how it was formatted. Each run of mkfs.xfs must have used the
-// mounted UUID, the number of runs must be right, and no refusal or hold may appear. checkFormat returns a line for the
-// log.
+// UUID of the mounted filesystem. The number of runs must be right, and the journal must show no refusal or hold.
+// checkFormat returns a line for the log.
 func (m machine) checkFormat(v victim, runs int) string {
 	m.t.Helper()
 	uuid := m.mounted(v.name)
@@ -240,9 +241,10 @@ func TestAgentKilled(t *testing.T) {
 		orders = append(orders, "s"+at)
 	}
 	last := orders[len(orders)-1]
-	// Each element of the slice turns is an index of an order, and stands for two disks. The first disk has the order
-	// at this index, and the second disk has the next order. The test also kills the formatting process of the second
-	// disk. The full test kills the daemon twice at each write, once with the formatting process and once without it.
+	// Each element of the slice `turns` is the index of an order, and stands for two disks. The first disk has the
+	// order at this index, and the second disk has the next order. The test also kills the formatting process of the
+	// second disk. The full test kills the daemon twice at each write, once with the formatting process and once
+	// without it.
 	var turns []int
 	for i := range orders {
 		if full || i%2 == 0 {

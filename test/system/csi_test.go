@@ -17,7 +17,8 @@ import (
 const kubeletRoot = "/var/lib/kubelet"
 
 // register makes the sockets of the drivers in kubelet's directories. No process listens on the sockets, as after a
-// power cut. The method also removes the drivers from csi_ignore, which an earlier call of unregister may have written.
+// power cut. The method also removes the drivers from csi_ignore, because an earlier call of unregister may have added
+// them.
 func (m machine) register(drivers ...string) {
 	m.t.Helper()
 	for _, driver := range drivers {
@@ -32,15 +33,15 @@ func (m machine) register(drivers ...string) {
 	}
 }
 
-// ignoredDrivers is the path of the drop-in that lists the drivers in csi_ignore. By its name, this drop-in sorts
-// before the drop-in at the path dropIn.
+// ignoredDrivers is the path of the drop-in whose setting csi_ignore contains the drivers' names. In the order of file
+// names, this drop-in comes before the drop-in at the path `dropIn`.
 const ignoredDrivers = "/etc/hotmount/config.d/drivers.yaml"
 
 // hetzner is the name of Hetzner's driver, whose socket is at another path than the sockets of other drivers.
 const hetzner = "csi.hetzner.cloud"
 
-// unregister removes all drivers' sockets and directories, and lists the drivers in csi_ignore, as an administrator
-// does.
+// unregister removes all drivers' sockets and directories, and writes the drivers' names into csi_ignore, as an
+// administrator does.
 func (m machine) unregister() {
 	m.t.Helper()
 	m.run(`set -e; cd ` + kubeletRoot + `; f=` + ignoredDrivers + `; mkdir -p ${f%/*}; [ -e $f ] || echo csi_ignore: >$f
@@ -112,7 +113,7 @@ func (m machine) unstageVolume(name string) {
 	m.run(fmt.Sprintf("set -e; d=%s/%[2]s/globalmount; umount $d; rmdir $d; ! findmnt /dev/%[2]s", stagingArea, name))
 }
 
-// stored detaches the disk, and checks that the lines of all pods are on the storage.
+// The method `stored` detaches the disk, and checks that the lines of all pods are on the storage.
 func (m machine) stored(w worker.Node, name, id, image string, times int) {
 	m.t.Helper()
 	if err := w.Detach(ctx(m.t), id); err != nil {
@@ -470,7 +471,8 @@ func (m machine) csiBatches(w worker.Node, before func(), change csiChange) {
 
 // csiLives attaches, uses and detaches n volumes of each kind: filesystems, blank volumes and raw volumes. The change
 // happens while all volumes are attached. For each kind, a pod uses a volume with an even index both before and after
-// the change. A pod uses each other volume only after the change. Each volume is detached as soon as its pod has ended.
+// the change. Pods use the volumes with an odd index only after the change. Each volume is detached as soon as its pod
+// has ended.
 func (m machine) csiLives(w worker.Node, n int, change csiChange) {
 	m.t.Helper()
 	var volumes []csiVolume
@@ -572,7 +574,7 @@ func (m machine) endOfLife(w worker.Node, v *csiVolume, stays bool) {
 	m.stored(w, v.name, v.id, v.image, times)
 }
 
-// reboots restarts the node. The method `first` detaches the loop devices, because they survive the shutdown of a
+// reboots restarts the node. The method first detaches the loop devices, because they survive the shutdown of a
 // container.
 func (m machine) reboots(w worker.Node) {
 	m.t.Helper()

@@ -74,10 +74,10 @@ func TestRelease(t *testing.T) {
 	m.wait("the umount", "grep -qx sleep /proc/$(systemctl show -p MainPID --value hidden)/comm")
 	refused("has a file open")
 	m.run("systemctl stop hidden")
-	// The mount is in a mount namespace without a process, so hotmount cannot find the mount. The kernel allows a bind
-	// mount of a mount namespace's file only inside a mount namespace with a lower id. Linux 6.18 reserves a range of
-	// namespace ids for each processor. The test therefore makes the namespace on each processor in turn, until the new
-	// namespace has a higher id than PID 1's mount namespace.
+	// The mount is in a mount namespace without a process, so hotmount cannot find the mount. The kernel bind-mounts
+	// the file of a mount namespace (/proc/PID/ns/mnt) only inside a mount namespace with a lower id. Linux 6.18
+	// reserves a range of namespace ids for each processor. The test therefore makes the namespace on each processor in
+	// turn, until the new namespace has a higher id than PID 1's mount namespace.
 	m.run("mkdir /run/pin; mount --bind --make-private /run/pin /run/pin; touch /run/pin/ns; pinned=; for cpu in $(seq 0 $(($(nproc --all) - 1))); do if taskset -c $cpu unshare --mount=/run/pin/ns --propagation private mount --bind " + where + " /srv/own; then pinned=yes; break; fi; done; [ $pinned ]")
 	if out, err := m.Run(ctx(t), "hotmount release "+name); err == nil || strings.Contains(out, "safe to detach") || !strings.Contains(err.Error(), "NOT safe to detach") {
 		t.Errorf("released while it is held: %q, %v", out, err)
@@ -243,10 +243,10 @@ func TestSurpriseRemoval(t *testing.T) {
 	}
 }
 
-// TestPulledFromAPod pulls a disk that kubelet has bind-mounted for a pod in the host's mount namespace, and attaches
-// the disk again. hotmount leaves kubelet's mounts alone. While the disk is gone, nothing is at the volume's path, and
-// the journal names the pod. When the disk is back, an ext4 filesystem is mounted again at once. An XFS filesystem is
-// mounted again as soon as nobody uses its old mount.
+// TestPulledFromAPod pulls a disk that a pod uses, and attaches the disk again. kubelet's bind mount for the pod is in
+// the host's mount namespace. hotmount leaves kubelet's mounts alone. While the disk is gone, nothing is at the
+// volume's path, and the journal names the pod. When the disk is back, an ext4 filesystem is mounted again at once. An
+// XFS filesystem is mounted again as soon as nobody uses its old mount.
 func TestPulledFromAPod(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	for fstype, mkfs := range map[string][]string{"xfs": {"mkfs.xfs", "-q"}, "ext4": {"mkfs.ext4", "-q", "-F"}} {
@@ -338,7 +338,8 @@ func TestDiskBelowAVolumeIsPulled(t *testing.T) {
 }
 
 // TestDiskBelowLUKSIsPulled checks a LUKS device whose disk is pulled. hotmount must immediately report the LUKS device
-// as failed. After the disk is attached again, the printed commands open the device again, and the volume is mounted.
+// as failed. After the disk is attached again, the printed commands open the LUKS device again, and the volume is
+// mounted.
 func TestDiskBelowLUKSIsPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`printf 'classes:\n  - {name: secret, names: ["dm-*"], mapper_names: [secret], directory: /mnt/disks}\n' >/etc/hotmount/config.yaml; hotmount config check && systemctl restart hotmount`)
@@ -361,8 +362,8 @@ func TestDiskBelowLUKSIsPulled(t *testing.T) {
 	m.wait("the volume to be mounted again", "[ \"$(cat "+file+")\" = precious ] && findmnt /mnt/disks/"+uuid)
 }
 
-// follow checks that the status advises the given commands for the disk, and runs the commands. The method passes the
-// given input to the commands on stdin.
+// The method `follow` checks that the status advises the given commands for the disk, and runs the commands. The method
+// passes the given input to the commands on stdin.
 func (m machine) follow(name, when, commands, input string) {
 	m.t.Helper()
 	if got := m.next(name); got != when+commands {

@@ -117,8 +117,8 @@ func words(r doctor.Report) string {
 	return b.String()
 }
 
-// TestDoctorPods checks that the doctor names pods with data on the system disk, and the directory of the data. The
-// doctor does not name pods without data on the system disk.
+// TestDoctorPods checks that the doctor names the pods that have data on the system disk, and the directory of the
+// data. The doctor names no other pods.
 func TestDoctorPods(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
@@ -129,7 +129,7 @@ func TestDoctorPods(t *testing.T) {
 		volumes  = "/var/lib/kubelet/pods/" + uid + "/volumes/kubernetes.io~local-volume/"
 		subPaths = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-1/main/0"
 		// trappedPart is the mount point of a subPath. The subPath is a directory on the system disk and not on the
-		// volume. The doctor's finding names the directory by this mount point.
+		// volume. The doctor's finding shows this mount point as the path of the directory.
 		trappedPart = "/var/lib/kubelet/pods/" + uid + "/volume-subpaths/local-pv-7/side/0"
 	)
 	place := "/mnt/disks/" + uuid
@@ -321,8 +321,8 @@ func TestDoctorSystem(t *testing.T) {
 }
 
 // TestDoctorKubelets checks that the doctor distinguishes all kinds of mounts through which a kubelet can see the class
-// directory. The doctor runs twice: before and after the mount of a second disk, which a wrongly configured kubelet
-// does not see. The test also checks that the kernel behaves as the doctor predicts.
+// directory. The doctor runs before and after a second disk is mounted. A kubelet whose class directory is mounted with
+// rprivate does not see the second mount. The test also checks that the kernel behaves as the doctor predicts.
 func TestDoctorKubelets(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20), Serial: "FIRST"})
@@ -391,7 +391,7 @@ func TestDoctorKubelets(t *testing.T) {
 			if got := r.Seen[i]; got.Arrives != e.late {
 				t.Errorf("%s: %s: arrives %v", round, name, got.Arrives)
 			}
-			// nsenter checks the doctor's answer in the mount namespace of the process.
+			// The test compares the doctor's report with what nsenter(1) shows in the mount namespace of the process.
 			for _, m2 := range r.Seen[i].Mounts {
 				real := m.run(fmt.Sprintf("d=$(stat -c %%d /mnt/disks/%s); e=$(nsenter -t %d -m -r stat -c %%d %s); [ $d = $e ] && echo same || echo directory", path.Base(m2.Path), pid, m2.Path))
 				if real != m2.Sees {
@@ -460,9 +460,9 @@ func TestDoctorManyPods(t *testing.T) {
 	if r, code := m.examined(); code != "0" {
 		t.Errorf("without the trapped pods: exit code %s\n%s", code, words(r))
 	}
-	// Each measured time is the shortest of three runs, in seconds: clock time and processor time. The test compares
-	// the doctor's processor time with that of a read of all mount tables. Under emulation, only the ratio of these
-	// times is meaningful.
+	// The test runs each command three times, and takes the shortest clock time and the shortest processor time, in
+	// seconds. The test compares the doctor's processor time with the processor time for reading all mount tables.
+	// Under emulation, only the ratio of the two processor times is meaningful.
 	var wall, cpu, tables float64
 	out := m.run(`TIMEFORMAT='%R %U %S'
 		best() { for i in 1 2 3; do { time "$@" >/dev/null 2>&1; } 2>&1; done | awk '{c=$2+$3; if (NR==1 || c<min) min=c; if (NR==1 || $1<wall) wall=$1} END {print wall, min}'; }
@@ -483,8 +483,8 @@ func TestDoctorManyPods(t *testing.T) {
 
 // TestDoctorReadOnly checks that the doctor finds a class directory whose filesystem is read-only, although its mount
 // is writable. After an error in the root filesystem, the kernel makes the filesystem read-only, but each mount of the
-// filesystem keeps the option "rw". The status of a disk with data recommends `hotmount doctor`. The remedy that the
-// doctor prints helps.
+// filesystem keeps the option "rw". The status of a disk with data recommends `hotmount doctor`. After the remedy that
+// the doctor prints, hotmount mounts the disk.
 func TestDoctorReadOnly(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.rootOn(w, "ext4")
@@ -505,8 +505,8 @@ func TestDoctorReadOnly(t *testing.T) {
 	}
 }
 
-// namespaceSetting is a setting of a service unit with which systemd makes a mount namespace for the service. The
-// version is the first version of systemd in which the setting makes a mount namespace.
+// namespaceSetting is a setting of a service unit. With this setting, systemd makes a mount namespace for the service.
+// The version is the first version of systemd in which the setting makes a mount namespace.
 type namespaceSetting struct {
 	line    string
 	version int
@@ -525,8 +525,8 @@ var namespaceSettings = []namespaceSetting{
 	{"PrivatePIDs=yes", 257}, {"ExtensionDirectories=/run/extension", 252}, {"IPCNamespacePath=/proc/1/ns/ipc", 252}, {"NetworkNamespacePath=/proc/1/ns/net", 257},
 }
 
-// TestNamespaceSettings checks that namespaceSettings lists each setting that the doctor recognises. The list need not
-// contain settings that the test cannot use.
+// TestNamespaceSettings checks that namespaceSettings lists each setting that the doctor recognises. The list may omit
+// settings that the test cannot use.
 func TestNamespaceSettings(t *testing.T) {
 	text, err := os.ReadFile("../../internal/doctor/advice.txt")
 	if err != nil {

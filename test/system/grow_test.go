@@ -31,7 +31,7 @@ func (m machine) resize(w worker.Node, id string, size int64) {
 	}
 }
 
-// The method `waits` until the filesystem has at least the given size in bytes.
+// The method `takes` waits until the filesystem has at least the given size in bytes.
 func (m machine) takes(uuid string, least int64) {
 	m.t.Helper()
 	m.wait(fmt.Sprint(uuid, " to take ", least), fmt.Sprintf("[ $(stat -f -c '%%b * %%S' /mnt/disks/%s | xargs expr) -ge %d ]", uuid, least))
@@ -169,7 +169,8 @@ func TestGrow(t *testing.T) {
 	}
 	same("growing while detached")
 	// If hotmount has recorded that an XFS fills its disk, the udev rule does not read the XFS. hotmount makes the
-	// record from the superblock in udev's event. After growing an XFS, hotmount does not make this record.
+	// record from the superblock that the udev rule has read into HOTMOUNT_XFS. After growing an XFS, hotmount does not
+	// make this record.
 	back := func() {
 		t.Helper()
 		m.detach(w, xID)
@@ -231,7 +232,7 @@ func TestGrowWithErrorsOnRecord(t *testing.T) {
 	}
 }
 
-// used returns the number of bytes that the image occupies on the host.
+// The function `used` returns the number of bytes that the image occupies on the host.
 func used(t *testing.T, image string) int64 {
 	t.Helper()
 	var st syscall.Stat_t

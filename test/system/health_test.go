@@ -329,13 +329,14 @@ func TestTrim(t *testing.T) {
 	m.wait("the failure to be over", "! hotmount status | tr -s '\n ' ' ' | grep 'could not be grown'")
 }
 
-// options sets the mount options of the default class to noatime, nodev and the given options.
+// The method `options` sets the mount options of the default class to noatime, nodev and the given options.
 func (m machine) options(options string) {
 	m.t.Helper()
 	m.run("printf 'classes:\\n- {name: default, options: [noatime, nodev, " + options + "]}\\n' >/etc/hotmount/config.d/90-options.yaml; systemctl reload hotmount")
 }
 
-// corrected removes the wrong mount options from the configuration, checks the configuration and reloads the daemon.
+// The method `corrected` removes the wrong mount options from the configuration, checks the configuration and reloads
+// the daemon.
 func (m machine) corrected() {
 	m.t.Helper()
 	m.run("rm /etc/hotmount/config.d/90-options.yaml; hotmount config check && systemctl reload hotmount")
@@ -422,8 +423,8 @@ func TestMovedClass(t *testing.T) {
 	m.wait("the mount in the new directory", "findmnt /mnt/disks/moved/"+uuid)
 }
 
-// newer sets an unknown feature bit in the superblock of the XFS filesystem in a file. A kernel that does not support
-// the feature must not write to the filesystem (sb_features_ro_compat in fs/xfs/libxfs/xfs_format.h).
+// The function `newer` sets an unknown feature bit in the superblock of the XFS filesystem in a file. A kernel that
+// does not support the feature must not write to the filesystem (sb_features_ro_compat in fs/xfs/libxfs/xfs_format.h).
 func newer(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -540,8 +541,8 @@ func (m machine) rootOn(w worker.Node, fstype string) {
 	m.run("mkdir -p /root/os; mount /dev/" + name + " /root/os; mount --make-private /root/os; mkdir /root/os/disks /root/os/lib; cp -a /var/lib/hotmount/. /root/os/lib; mount --bind /root/os/disks /mnt/disks; mount --make-shared /mnt/disks; mount --bind /root/os/lib /var/lib/hotmount; systemctl start hotmount")
 }
 
-// fillRoot fills the filesystem that rootOn has made, first with a file and then with directories. ext4 reserves blocks
-// for the metadata of files, and directories can fill these blocks.
+// fillRoot fills the filesystem that rootOn has made, first with a file and then with directories. ext4 reserves some
+// blocks for the metadata of files. Directories can fill these blocks.
 func (m machine) fillRoot() {
 	m.t.Helper()
 	m.run("mkdir -p /root/os/fill; cd /root/os/fill; for i in 1 2; do cat /dev/zero >>f 2>/dev/null && exit 1; sync; done; while mkdir $$-$i 2>/dev/null; do i=$((i+1)); done")

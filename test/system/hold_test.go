@@ -257,7 +257,7 @@ func TestStateDirectoryThatCannotBeWritten(t *testing.T) {
 }
 
 // TestRemediesOfTheRecords checks that hotmount formats no disk if a file of records cannot be read or has an unknown
-// version. The printed command names the version to install, or moves the unreadable file away.
+// version. The printed command lists the versions of hotmount that were installed, or moves the unreadable file away.
 func TestRemediesOfTheRecords(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const file = "/var/lib/hotmount/filesystems.json"

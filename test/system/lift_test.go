@@ -17,15 +17,15 @@ import (
 	"hotmount/test/worker"
 )
 
-// remedy waits until the daemon holds the disk for the reason. The method then returns the advice of `hotmount status`
-// for the disk.
+// The method `remedy` waits until the daemon holds the disk for the given reason. The method then returns the advice of
+// `hotmount status` for the disk.
 func (m machine) remedy(name string, reason disk.Reason) string {
 	m.t.Helper()
 	m.wait(name+" to be held: "+string(reason), fmt.Sprintf(`tr -s ' \n' ' ' </run/hotmount/status.json | grep -E '"disk": "%s",[^{}]*"decision": \{ "action": "hold", "reason": "%s"'`, name, reason))
 	return m.next(name)
 }
 
-// next returns the advice that `hotmount status` prints for a disk.
+// The method `next` returns the advice that `hotmount status` prints for a disk.
 func (m machine) next(name string) string {
 	m.t.Helper()
 	var all struct {
@@ -43,9 +43,9 @@ func (m machine) next(name string) string {
 	return ""
 }
 
-// liftBy waits for the hold of a disk, and searches the advice in the status for the regular expression in the
-// parameter printed. The parameter `script` is a function that turns the match into a shell script. liftBy runs the shell
-// script, and returns its output.
+// liftBy waits for the hold of a disk. The method then searches the advice in the status for the regular expression in
+// the parameter `printed`. The parameter `script` is a function that turns the match into a shell script. liftBy runs
+// the shell script, and returns its output.
 func (m machine) liftBy(name string, reason disk.Reason, printed string, script func(found []string) string) string {
 	m.t.Helper()
 	next := m.remedy(name, reason)
@@ -68,7 +68,7 @@ func (m machine) lift(name string, reason disk.Reason) string {
 
 // liftedElsewhere maps the reason of a hold to the test that lifts the hold. These holds need a disk with a serial, a
 // WWN or a slot, or they need a real boot. The tests need a virtual machine, because a container's loop devices have no
-// serial, no WWN and no slot, and share the host's boot. Each of the tests calls the method `lift`.
+// serial, no WWN and no slot. A container also has the boot ID of its host. Each of the tests calls the method `lift`.
 var liftedElsewhere = map[disk.Reason]string{
 	disk.ReasonSameSerial:   "TestSerials",
 	disk.ReasonSameWWN:      "TestTwoPaths",
@@ -79,7 +79,7 @@ var liftedElsewhere = map[disk.Reason]string{
 	disk.ReasonContent:      "TestBlockVolumes",
 }
 
-// held is a hold and one command that lifts it.
+// The type `held` describes a hold and one command that lifts the hold.
 type held struct {
 	reason disk.Reason
 	// The field `cause` is a function that causes the hold, and returns the kernel name of the held disk.
@@ -153,14 +153,14 @@ func liftsIn(t *testing.T, test string, reason disk.Reason) bool {
 // of each hold.
 const dropIn = "/etc/hotmount/config.d/zz.yaml"
 
-// configured writes the lines to dropIn and reloads the configuration.
+// The method `configured` writes the lines to the file at the path `dropIn`, and reloads the configuration.
 func (m machine) configured(lines ...string) {
 	m.t.Helper()
 	m.run("echo " + quote(strings.Join(lines, "\n")) + " >" + dropIn + "; systemctl reload hotmount")
 }
 
-// known is the configuration of a class. In this class, hotmount does not mount a filesystem that this node has never
-// made or mounted, but holds its disk.
+// The constant `known` is the configuration of a class. In this class, hotmount mounts only filesystems that this node
+// has made or mounted before. hotmount holds a disk with any other filesystem.
 const known = "- {name: default, adopt: known}"
 
 // holdsOf returns the holds to test. The order matters only where a comment says so.
@@ -220,7 +220,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 			}},
 		{reason: disk.ReasonFormatOff, cause: func() string { m.run("touch " + disk.HoldFile + "; systemctl reload hotmount"); return empty() },
 			printed: "^to allow formats again: (rm .*; hotmount rescan)$", script: asPrinted},
-		// The tests of the earlier holds have formatted disks, so the limit of one format is reached.
+		// The tests of the earlier holds formatted several disks, so the limit of one format is already reached.
 		{reason: disk.ReasonBrake, cause: func() string { m.configured("format_limit: 1", "format_period: 24h"); return empty() }},
 		{reason: disk.ReasonBefore, cause: func() string {
 			image := made(m.t, 320<<20)

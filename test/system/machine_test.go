@@ -56,8 +56,8 @@ type machine struct {
 	t *testing.T
 }
 
-// ctx returns a context that ends after ten minutes, but at the latest two minutes before the deadline of go test. At
-// the deadline go test panics, and then no logs are kept and no worker is stopped.
+// ctx returns a context that ends after ten minutes, but at the latest two minutes before the deadline of `go test`. At
+// the deadline, `go test` panics. Then no logs are kept, and no worker is stopped.
 func ctx(t *testing.T) context.Context {
 	end := time.Now().Add(10 * time.Minute)
 	if last, ok := t.Deadline(); ok && last.Add(-2*time.Minute).Before(end) {
@@ -84,7 +84,8 @@ func logs(t *testing.T) string {
 	return dir
 }
 
-// quick returns a drop-in that makes the settle time short. Tests of the default settings remove the drop-in.
+// The function `quick` returns a drop-in that makes the settle time short. Tests of the default settings remove the
+// drop-in.
 func quick() worker.File {
 	return worker.File{Path: "/etc/systemd/system/hotmount.service.d/quick.conf", Data: []byte("[Service]\nEnvironment=HOTMOUNT_SETTLE=1s\n"), Mode: 0o644}
 }
@@ -100,7 +101,7 @@ func parallel(t *testing.T) {
 
 var inParallel sync.Map
 
-// exclusive makes later calls of parallel(t) do nothing, so that no other test runs at the same time.
+// The function `exclusive` makes later calls of parallel(t) do nothing, so that no other test runs at the same time.
 func exclusive(t *testing.T) { inParallel.Store(t, true) }
 
 // startNode returns a container on which the package was just installed. With HOTMOUNT_TEST_WORKER=vm startNode returns
@@ -164,7 +165,7 @@ func (m machine) endWith(dir string) {
 	})
 }
 
-// run runs a script that must succeed, and returns the script's output.
+// The method `run` runs a script that must succeed, and returns the script's output.
 func (m machine) run(script string) string {
 	m.t.Helper()
 	out, err := m.Run(ctx(m.t), script)
@@ -174,7 +175,8 @@ func (m machine) run(script string) string {
 	return strings.TrimSpace(out)
 }
 
-// wait runs the script until it succeeds. If the script has not succeeded after about a minute, the test fails.
+// The method `wait` repeats the script until the script succeeds. If the script has not succeeded after about a minute,
+// the test fails.
 func (m machine) wait(what, script string) {
 	m.t.Helper()
 	m.waitMinutes(1, what, script)
@@ -189,7 +191,7 @@ func (m machine) waitMinutes(minutes int, what, script string) {
 	}
 }
 
-// mounted waits until the device is mounted at /mnt/disks/UUID, and returns the UUID.
+// The method `mounted` waits until the device is mounted at /mnt/disks/UUID, and returns the UUID.
 func (m machine) mounted(dev string) string {
 	m.t.Helper()
 	m.wait(dev+" mounted", "findmnt -n /dev/"+dev)
@@ -216,8 +218,8 @@ func (m machine) printed(pattern string) string {
 	return m.run("journalctl -b --no-pager -o cat _COMM=hotmount | grep -oE -- " + quote(pattern) + " | tail -n 1 | grep .")
 }
 
-// The method `makes` a filesystem on a disk, as an operator does. udev may still be reading the disk and miss the write,
-// so the method triggers udev events until udev's database contains the filesystem.
+// The method `make` makes a filesystem on a disk, as an operator does. udev may still be reading the disk and miss the
+// write, so the method triggers udev events until udev's database contains the filesystem.
 func (m machine) make(name, mkfs string) {
 	m.t.Helper()
 	m.run("udevadm settle; " + mkfs + " /dev/" + name)
@@ -279,7 +281,7 @@ func diskFile(t *testing.T) *os.File {
 	return f
 }
 
-// blank makes the file of a blank disk with the given size in bytes, and returns the file's path.
+// The function `blank` makes the file of a blank disk with the given size in bytes, and returns the file's path.
 func blank(t *testing.T, size int64) string {
 	t.Helper()
 	f := diskFile(t)
@@ -289,8 +291,8 @@ func blank(t *testing.T, size int64) string {
 	return f.Name()
 }
 
-// made makes the file of a disk with an empty XFS filesystem. Tests that are not about formatting call made(t, size),
-// because a blank disk takes ten times as long to be mounted.
+// The function `made` makes the file of a disk with an empty XFS filesystem. Tests that are not about formatting call
+// made(t, size), because a blank disk takes ten times as long to be mounted.
 func made(t *testing.T, size int64) string {
 	t.Helper()
 	path := blank(t, size)
@@ -320,7 +322,8 @@ func copyOf(t *testing.T, image string) string {
 
 const gib = 1 << 30
 
-// attach attaches a disk, and returns its kernel name and the worker's id of the disk.
+// The method `attach` attaches a disk. The method returns the disk's kernel name, and the id that the worker uses for
+// the disk.
 func (m machine) attach(w worker.Node, d worker.Disk) (name, id string) {
 	m.t.Helper()
 	a, err := w.Attach(ctx(m.t), d)
@@ -333,7 +336,7 @@ func (m machine) attach(w worker.Node, d worker.Disk) (name, id string) {
 	return name, a.ID
 }
 
-// detach detaches a disk. In a container, the method `first` unmounts the disk, because the kernel does not detach a
+// detach detaches a disk. In a container, the method first unmounts the disk, because the kernel does not detach a
 // mounted loop device.
 func (m machine) detach(w worker.Node, id string) {
 	m.t.Helper()
@@ -383,8 +386,9 @@ func randomSource(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// kernelReadOnly checks that the daemon cannot write to files below /proc and /sys. The unit's exposure level does not
-// show write access to /proc and /sys (systemd/hotmount.service).
+// kernelReadOnly checks that the daemon cannot write to files below /proc and /sys. The exposure that
+// `systemd-analyze security` prints does not depend on ReadOnlyPaths= and BindReadOnlyPaths=, which protect /proc and
+// /sys (systemd/hotmount.service).
 func (m machine) kernelReadOnly() {
 	m.t.Helper()
 	// If several mounts are at one path, the path's last line in the mount table is the topmost mount. The check skips

@@ -123,8 +123,9 @@ X
 systemctl -q enable --now kubelet`)
 }
 
-// volume waits until the provisioner creates the volume for the directory entry. The parameter `since` is the number of
-// lines to skip at the beginning of the provisioner's log. The method returns the volume's name and size.
+// The method `volume` waits until the provisioner has created the volume for the directory entry. The parameter `since`
+// is the number of lines to skip at the beginning of the provisioner's log. The method returns the volume's name and
+// size.
 func (m machine) volume(entry, class string, since int) (name string, size uint64) {
 	m.t.Helper()
 	name = disk.VolumeName(entry, "worker-1", class)
@@ -136,7 +137,7 @@ func (m machine) volume(entry, class string, since int) (name string, size uint6
 	return name, size
 }
 
-// lines returns the number of lines in the provisioner's log.
+// The method `lines` returns the number of lines in the provisioner's log.
 func (m machine) lines() (n int) {
 	m.t.Helper()
 	if _, err := fmt.Sscan(m.run("wc -l </var/lib/standin/log"), &n); err != nil {
@@ -145,8 +146,8 @@ func (m machine) lines() (n int) {
 	return n
 }
 
-// log waits until the provisioner's log contains a line that matches the pattern. The parameter `since` is the number of
-// lines to skip at the beginning of the log.
+// The method `log` waits until the provisioner's log contains a line that matches the pattern. The parameter `since` is
+// the number of lines to skip at the beginning of the log.
 func (m machine) log(pattern string, since int) {
 	m.t.Helper()
 	m.wait("the provisioner's log to say "+pattern, fmt.Sprintf("tail -n +%d /var/lib/standin/log | grep -E -- %s", since+1, quote(pattern)))
@@ -165,8 +166,8 @@ func roundDownCapacity(n uint64) uint64 {
 }
 
 var (
-	// bare matches a log line about a directory whose mount is missing. The pattern also matches a line about a
-	// directory that disappeared before the provisioner called stat(2) on it.
+	// The pattern `bare` matches a log line about a directory whose mount is missing. The pattern also matches a line
+	// about a directory that disappeared before the provisioner called stat(2) on it.
 	bare = regexp.MustCompile(` error (?:path "|stat )/mnt/disks/([0-9a-f-]{36})(?:" is (?:not an actual mountpoint|a volume's, and nothing is there)|: no such file or directory)$`)
 	// The pattern matches a log line about a mount point while hotmount makes or removes it. The provisioner creates no
 	// volume for a mount point that is being made or removed.
@@ -224,8 +225,8 @@ func TestProvisioner(t *testing.T) {
 		name, id := m.attach(w, d)
 		return m.mounted(name), id
 	}
-	// published waits for the volume, ends its period, checks that its size is the filesystem's size, and returns the
-	// volume's name.
+	// The closure `published` waits for the volume, and ends the volume's period. The closure checks that the volume
+	// has the size of the filesystem, and returns the volume's name.
 	published := func(uuid string, since int) (name string) {
 		t.Helper()
 		name, got := m.volume(uuid, "local", since)
@@ -279,8 +280,8 @@ func TestProvisioner(t *testing.T) {
 	if got := m.run(fmt.Sprintf("ls -A /mnt/disks/%s; cat /mnt/disks/%s/data", small, big)); got != "tenant" {
 		t.Errorf("after cleaning the files are %q", got)
 	}
-	// emptied waits until the provisioner has created the released volume again, and checks that the new volume is
-	// empty.
+	// The closure `emptied` waits until the provisioner has created the released volume again, and checks that the new
+	// volume is empty.
 	emptied := func(uuid, volume string, since int) {
 		t.Helper()
 		m.log(" cleaned "+volume, since)
@@ -295,7 +296,8 @@ func TestProvisioner(t *testing.T) {
 		t.Helper()
 		m.run(fmt.Sprintf("cd /mnt/disks/%s && mkdir -p many/{1..20} && (cd many && for i in {1..20}; do touch $i/{1..%d}; done) && echo old tenant >data && sync", uuid, files))
 	}
-	// Each entry of pulls is the period from just before the pull until the disk's mount point is removed.
+	// Each entry of the slice `pulls` is the period from just before a disk is pulled until the disk's mount point is
+	// removed.
 	var pulls []period
 	rounds := 1
 	if os.Getenv("HOTMOUNT_TEST_FULL") != "" {
@@ -475,8 +477,8 @@ func nfsServer(t *testing.T, packages []worker.File) (machine, *worker.Worker) {
 }
 
 // lan adds a network card with the given address to the worker, on a network that two workers share. If the parameter
-// listen is true, the worker's QEMU listens on the TCP port for the network's frames. If listen is false, QEMU connects
-// to this port.
+// `listen` is true, the worker's QEMU listens on the TCP port for the network's frames. Otherwise QEMU connects to this
+// port.
 func (m machine) lan(w *worker.Worker, port int, listen bool, address string) {
 	m.t.Helper()
 	end := "connect"

@@ -233,7 +233,7 @@ func (m machine) fromRelease(w worker.Node, previous, install string, stands fun
 	m.wait("its mount to go", "[ ! -e /mnt/disks/"+uuid+" ]")
 }
 
-// download fetches packages with apt and returns their paths. The function `uses` the same mirrors as apt on this
+// download fetches packages with apt and returns their paths. The function uses the same mirrors as apt on this
 // machine.
 func download(t *testing.T, packages ...string) []string {
 	t.Helper()
@@ -351,7 +351,7 @@ kill -9 $pid; [ -d /run/hotmount-container/bench ] && [ -d /sys/kernel/tracing/i
 	}
 }
 
-// putTry copies the programs try and bench, the package and the container's root filesystem to the worker. putTry
+// putTry copies the programs `try` and `bench`, the package and the container's root filesystem to the worker. putTry
 // builds the programs as make does.
 func (m machine) putTry() {
 	m.t.Helper()
@@ -389,7 +389,8 @@ find /sys/fs/cgroup -name 'hotmount-try*' -o -name 'hotmount-bench*'
 systemctl list-units --all --no-legend 'hotmount-try*' 'hotmount-bench*'; systemctl --failed --no-legend; pgrep -a sleep || true`
 )
 
-// runTry runs the program try to its end, and checks that the program's output contains what a user should see.
+// runTry runs the program `try` until the program ends, and checks that the program's output contains what a user
+// should see.
 func (m machine) runTry(own string) {
 	m.t.Helper()
 	out := m.run("time " + tryCommand + " 2>&1")
@@ -404,8 +405,9 @@ func (m machine) runTry(own string) {
 	}
 }
 
-// typed runs the program try in a terminal. When the program prints the given words, typed types the keys, in the
-// syntax of printf(1). typed returns everything that the terminal shows, with the exit code in the last line.
+// The method `typed` runs the program `try` in a terminal. When the program has printed the given words, the method
+// types the keys, which are in the syntax of printf(1). The method returns everything that the terminal shows. The last
+// line of the result is the exit code.
 func (m machine) typed(words, keys string) string {
 	m.t.Helper()
 	return m.run(`rm -f /root/typed*; mkfifo /root/typed.keys
@@ -416,15 +418,15 @@ printf '` + keys + `' >&3; wait $pid && code=0 || code=$?
 tr -d '\r' </root/typed.out; echo; echo "exit code $code"`)
 }
 
-// benched runs one round of the benchmark, with each method that mounts one disk. For each method, the results must
-// contain a line with a measured turn.
+// The method `benched` measures each method to mount one disk, in one turn without a trace and one turn with a trace.
+// For each method in the list below, both tables of the results must contain a line with a measured turn.
 func (m machine) benched() {
 	m.t.Helper()
 	m.t.Log(m.run("time " + benchCommand + " -only one,split 2>&1"))
 	table := m.run("cat /root/results/bench.txt")
 	m.t.Log(table)
-	// The results contain no line for a turn with a fault. On a busy machine a line shows "0 of 1", because no turn was
-	// quiet.
+	// The results contain no line for a turn with a fault. If other programs kept the machine busy before or during a
+	// method's turn, the method's line shows "0 of 1".
 	oneDisk, traced, _ := strings.Cut(table, "\nONE DISK, TRACED ")
 	for _, method := range []string{"hotmount", "rule", "rule tuned", "shell loop", "systemd-mount", "mount(2)"} {
 		line := `^` + regexp.QuoteMeta(method) + ` +[01] of 1 +[1-9]`

@@ -38,8 +38,8 @@ udevadm control --reload`
 // perWorker is the maximum number of disks that are attached to one worker.
 const perWorker = 24
 
-// someKinds returns one intact and one damaged kind of content of each class in the corpus. In the full test someKinds
-// returns all kinds.
+// someKinds returns, for each class in the corpus, one intact and one damaged kind of content. In the full test
+// someKinds returns all kinds.
 func someKinds(r *rand.Rand) []corpus.Kind {
 	all := corpus.Kinds()
 	if full {
@@ -102,8 +102,8 @@ func tryKinds(t *testing.T, suite string, kinds []corpus.Kind) {
 	for i := range disks {
 		disks[i].name, _ = m.attach(w, worker.Disk{File: disks[i].image, Serial: fmt.Sprint("CORPUS-", i)})
 	}
-	// At the end the journal contains a decision about each disk. The test waits for all decisions at once, because the
-	// worker is slow.
+	// At the end the journal contains a decision about each disk. The test waits for all decisions together and not for
+	// each decision in turn, because the worker is slow.
 	var names []string
 	for _, d := range disks {
 		names = append(names, d.name)
@@ -227,13 +227,13 @@ func writeZeros(t *testing.T, path string, size int64) {
 
 // readFault is a disk with a sector that cannot be read, temporarily or permanently.
 type readFault struct {
-	// at is the offset of the faulty sector in bytes.
+	// The field `at` is the offset of the faulty sector in bytes.
 	at int64
-	// times is the number of reads of the sector that fail. 0 means that every read fails.
+	// The field `times` is the number of failing reads of the faulty sector. 0 means that every read fails.
 	times int
-	// data reports whether the faulty sector contains data and not zeros.
+	// The field `data` reports whether the faulty sector contains data instead of zeros.
 	data bool
-	// slow limits the speed of reads, in bytes per second. 0 means no limit.
+	// The field `slow` is a limit for the speed of reads, in bytes per second. 0 means no limit.
 	slow int
 
 	image, digest, name string
@@ -248,7 +248,8 @@ const faultySize = 320 << 20
 // chooseFaults returns n disks with a random fault, and two slow disks. None of the disks may be formatted. On each
 // faulty disk, reads of one sector fail always, or a limited number of times.
 func chooseFaults(r *rand.Rand, n int) []*readFault {
-	// The list places contains byte offsets that the tools read, or that the proof of a blank disk reads a second time.
+	// The list `places` contains byte offsets. The tools read these offsets, or the proof of a blank disk reads these
+	// offsets a second time.
 	places := []int64{0, 512, 1024, 4096, 32 << 10, 64 << 10, 1 << 20, 16<<20 - 512, 16 << 20, faultySize / 4, faultySize / 2,
 		faultySize - 16<<20, faultySize - 64<<10, faultySize - 4096, faultySize - 512}
 	var all []*readFault
@@ -306,8 +307,8 @@ func tryFaults(t *testing.T, faults []*readFault) {
 			}
 		}
 	}
-	// hotmount reads a disk with a temporary fault again until the reads succeed, and then refuses the disk for its
-	// data.
+	// After a temporary fault, hotmount repeats the reads of the disk until the reads succeed. hotmount then refuses
+	// the disk, because the disk contains data.
 	m.waitMinutes(5, "a refusal or an error for each disk", fmt.Sprintf(
 		`journalctl -b -o cat --no-pager >/tmp/journal
 		for d in %s; do grep -qE "^/dev/$d .*(refuse: |cannot )" /tmp/journal || exit 1; done
@@ -389,7 +390,7 @@ func TestWritesThatAreNotCounted(t *testing.T) {
 
 // TestDriverThatDoesNotCount checks a disk whose driver accepts the switch queue/iostats but never counts a request.
 // hotmount cannot see writes to the disk, so it does not format the disk. On this kernel, NVMe multipath devices and
-// null_blk devices without a queue count no requests.
+// bio-based null_blk devices (queue_mode=0) count no requests.
 func TestDriverThatDoesNotCount(t *testing.T) {
 	m, _ := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: nulls\\n    names: [nullb0]\\n    directory: /mnt/disks\\n' >/etc/hotmount/config.yaml; systemctl reload hotmount")

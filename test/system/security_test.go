@@ -127,7 +127,8 @@ func TestForgedEvents(t *testing.T) {
 	data := withData(t, crashSize, 200<<20)
 	foreign, _ := m.attach(w, worker.Disk{File: data, Serial: "FOREIGN"})
 	m.waitForLog("^/dev/" + foreign + " .*refuse: ")
-	// hotmount holds the disk because of its serial. Only the hold for the serial prevents the format of the disk.
+	// hotmount holds this blank disk because another disk has the same serial. Otherwise hotmount would format the
+	// disk.
 	held, _ := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "OURS"})
 	m.waitForLog("^/dev/" + held + " .*hold: ")
 	before := digest(t, data)
@@ -205,8 +206,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 	e, eID := m.attach(w, worker.Disk{File: image, Serial: "CAP-E"})
 	ext4 := m.mounted(e)
 
-	// The closure writes the lines to a drop-in that changes a unit's sandbox, and removes an earlier drop-in. If the
-	// parameter lines is empty, the function restores the sandbox of the package.
+	// The closure writes the lines to a drop-in that changes a unit's sandbox, and replaces an earlier drop-in. If the
+	// parameter `lines` is empty, the closure restores the sandbox of the package.
 	given := func(unit, lines string) {
 		t.Helper()
 		dir := "/run/systemd/system/" + unit + ".d"
@@ -235,8 +236,8 @@ func TestNoCapabilityTooMany(t *testing.T) {
 		return "CapabilityBoundingSet=\\nCapabilityBoundingSet=" + strings.Join(rest, " ") + "\\n"
 	}
 
-	// needsEach runs the unit for two disks. Each run except the last lacks a different capability of the unit. The
-	// callback did() runs the unit, and returns the number of disks for which the unit did its work.
+	// needsEach runs the unit for two disks. In each run except the last, the unit lacks a different one of its
+	// capabilities. The callback did() runs the unit, and returns the number of disks for which the unit did its work.
 	needsEach := func(unit string, did func() int) {
 		t.Helper()
 		for _, capability := range all(unit) {
@@ -387,7 +388,7 @@ func TestDevicesInReach(t *testing.T) {
 	m.run("printf '[Service]\\nEnvironment=HOTMOUNT_SETTLE=20s\\n' >/etc/systemd/system/hotmount.service.d/quick.conf; systemctl daemon-reload; systemctl restart hotmount")
 	one, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20), Serial: "ONE"})
 	m.wait("the proof to run", "systemctl list-units 'hotmount-format@*' --no-legend | grep -q activating")
-	// The script /root/open moves itself into a unit's control group. Then /root/open runs the script reach, which
+	// The script /root/open moves itself into a unit's control group. Then /root/open runs the script `reach`, which
 	// tries to open disks.
 	m.run(`cat >/usr/local/bin/reach <<'X'
 for disk in vda ` + one + `; do

@@ -120,9 +120,9 @@ func (s *soak) waitForModel(after string) {
 	s.compare(after, "")
 }
 
-// settled makes the same checks as waitForModel. The method also checks that the state does not change until the daemon
-// has no work left. In the full test, only about every third call makes the daemon look at each disk again. Looking at
-// all disks takes as long as a step.
+// The method `settled` makes the same checks as waitForModel. The method also waits until the daemon has no work left,
+// and checks that the state is still the same. In the full test, only about every third call makes the daemon look at
+// each disk again. Looking at all disks takes as long as a step.
 func (s *soak) settled(after string) {
 	s.t.Helper()
 	how := "pass"
@@ -169,7 +169,8 @@ func (s *soak) compare(after, how string) {
 	}
 }
 
-// allowError lets the daemon log a matching error about the disk, if the line says that the daemon will try again.
+// allowError permits log lines of the daemon with an error about the disk that matches the pattern. The log line must
+// also say that the daemon will try again.
 func (s *soak) allowError(d *soaked, pattern string) {
 	who := `\(serial ` + d.serial + `, `
 	if s.vm == nil {
@@ -209,7 +210,7 @@ func (s *soak) later(script string) string {
 	return fmt.Sprintf("sleep 0.%03d; %s", s.chance.IntN(1000), script)
 }
 
-// pull pulls the disk. In a container the disk must not be mounted.
+// The method `pull` pulls the disk. In a container, the method can pull only an unmounted disk.
 func (s *soak) pull(d *soaked, meanwhile string) {
 	s.t.Helper()
 	if s.vm == nil {
@@ -248,7 +249,7 @@ func (s *soak) plug(d *soaked, meanwhile string) {
 	s.called(d)
 }
 
-// The method `waits` until the disk has a kernel name, and stores the name.
+// The method `called` waits until the disk has a kernel name, and stores the name.
 func (s *soak) called(d *soaked) {
 	s.t.Helper()
 	var err error
@@ -267,8 +268,8 @@ func (s *soak) newDisk(image string) *soaked {
 	return d
 }
 
-// blank replaces the detached disk by a new blank disk with a new serial. Without a new serial, hotmount could hold the
-// blank disk, because its serial or its slot could be that of a former disk.
+// The method `blank` replaces the detached disk by a new blank disk with a new serial. Without a new serial, hotmount
+// could hold the blank disk, because its serial or its slot could be that of a former disk.
 func (s *soak) blank(d *soaked) {
 	s.t.Helper()
 	if err := os.Remove(d.image); err != nil {
@@ -277,7 +278,7 @@ func (s *soak) blank(d *soaked) {
 	*d = *s.newDisk(blank(s.t, 320*mib))
 }
 
-// formatted checks that a blank disk is formatted once, as XFS.
+// The method `formatted` checks that a blank disk is formatted once, as XFS.
 func (s *soak) formatted(d *soaked) {
 	s.t.Helper()
 	d.uuid = s.mounted(d.name)
@@ -295,8 +296,8 @@ func (s *soak) formatted(d *soaked) {
 }
 
 // keepOpen starts a unit that keeps a file of the disk open. If the parameter `unshare` is empty, the unit uses the
-// host's mount. Otherwise the parameter is a command that gives the unit its own mount namespace, like a container.
-// While the unit runs, hotmount may log errors about the unmount, and must retry the unmount.
+// host's mount. Otherwise the parameter is a command that runs the unit's process in a mount namespace of its own, as
+// in a container. While the unit runs, hotmount may log errors about the unmount, and must retry the unmount.
 func (s *soak) keepOpen(d *soaked, unshare string) {
 	s.t.Helper()
 	s.allowError(d, "cannot unmount ")
@@ -304,7 +305,7 @@ func (s *soak) keepOpen(d *soaked, unshare string) {
 	s.wait("the holder", "grep -qx sleep /proc/$(systemctl show -P MainPID holder)/comm")
 }
 
-// acknowledged stores the number of durable records that each writer has reported.
+// The method `acknowledged` stores the number of durable records that each writer has reported.
 func (s *soak) acknowledged() {
 	s.t.Helper()
 	for line := range strings.Lines(s.run("mkdir -p /run/acks; cd /run/acks; grep -H . * || true")) {
@@ -321,8 +322,8 @@ func (s *soak) acknowledged() {
 	}
 }
 
-// accept accepts a disk that was unmounted by hand. Before the accept, the method `waits` until the daemon has noticed
-// the unmount.
+// The method `accept` accepts a disk that was unmounted by hand. Before the accept, the method waits until the daemon
+// has noticed the unmount.
 func (s *soak) accept(d *soaked) {
 	s.t.Helper()
 	s.wait("the unmount by hand to be noticed", "hotmount plan | grep -q '^"+d.name+" .*hold '")
@@ -349,7 +350,7 @@ func (s *soak) checkData(disks ...*soaked) {
 	}
 }
 
-// written checks the data of the disk and restarts the writer.
+// The method `written` checks the data of the disk and restarts the writer.
 func (s *soak) written(d *soaked) {
 	s.t.Helper()
 	s.checkData(d)
@@ -455,7 +456,7 @@ func (s *soak) soak(steps []aStep, least int) {
 	s.checkErrors("the last attachments")
 }
 
-// place is the state of a disk: out, mounted or away.
+// The type `place` is the state of a disk: detached (out), mounted, or attached but not mounted (away).
 type place int
 
 const (
@@ -628,14 +629,15 @@ func soakSteps() []aStep {
 	return steps
 }
 
-// pulling lists the names of the steps that pull a mounted disk or cut the power. The act "pull" also pulls a mounted
-// disk. In a container a mounted disk cannot be pulled, and the power cannot be cut.
+// The list `pulling` contains the names of the steps that pull a mounted disk or cut the power. The act "pull", which
+// is not in the list, also pulls a mounted disk. In a container a mounted disk cannot be pulled, and the power cannot
+// be cut.
 var pulling = []string{
 	"pull and attach again at once", "pull and attach again while a pod has it", "pull while it is down",
 	"pull while it is down and somebody has it", "a twin, and the first goes", "power cut",
 }
 
-// soakPulled returns the steps in the list pulling, and the acts "attach" and "pull". Each of the two acts happens
+// soakPulled returns the steps in the list `pulling`, and the acts "attach" and "pull". Each of the two acts happens
 // during a random disturbance. Two steps pull a disk while the daemon is stopped. Of these two, soakPulled returns only
 // the step in which a process keeps a file of the disk open. The full test runs both steps.
 func soakPulled(c *rand.Rand) []aStep {
@@ -650,8 +652,9 @@ func soakPulled(c *rand.Rand) []aStep {
 	return steps
 }
 
-// soakStill returns the steps of soakSingle that do not pull a mounted disk or cut the power. soakStill also returns a
-// step for each disturbance, during a randomly chosen act. Each act except the pull has at least one such step.
+// soakStill returns the steps of soakSingle that do not pull a mounted disk or cut the power. For each disturbance,
+// soakStill also returns a step in which the disturbance happens during a randomly chosen act. Each act except the pull
+// has at least one such step.
 func soakStill(c *rand.Rand) []aStep {
 	steps := slices.DeleteFunc(slices.Clone(soakSingle), func(s aStep) bool { return slices.Contains(pulling, s.name) })
 	still := slices.DeleteFunc(slices.Clone(acts), func(a act) bool { return a.name == "pull" })

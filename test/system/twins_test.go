@@ -17,8 +17,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestTwins checks two disks with one UUID. hotmount mounts the first disk, even after a reboot. Without a command the
-// second disk never replaces the first.
+// TestTwins checks two disks with one UUID. hotmount mounts the first disk, even after a reboot. The second disk
+// replaces the first disk only after `hotmount accept`.
 func TestTwins(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	image := made(t, 320<<20)
@@ -540,8 +540,8 @@ func TestHangingMkfs(t *testing.T) {
 }
 
 // onePath checks that hotmount formats and mounts one of two paths to a blank disk, and holds the other path. The
-// parameter identity is the serial or the WWN of both paths, as hotmount shows it. onePath returns the indexes of the
-// mounted and the held path, and the filesystem's UUID.
+// parameter `identity` is the serial or the WWN that both paths have, in the form that hotmount shows. onePath returns
+// the indexes of the mounted and the held path, and the filesystem's UUID.
 func (m machine) onePath(names []string, identity string) (first, second int, uuid string) {
 	m.t.Helper()
 	m.wait("one of the paths to be mounted", "findmnt -n /dev/"+names[0]+" || findmnt -n /dev/"+names[1])

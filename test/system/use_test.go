@@ -125,8 +125,8 @@ for i in $(seq 1 50); do nsenter -t $(systemctl show -P MainPID private) -m find
 	}
 }
 
-// TestABindOfADiskThatIsHeld checks a bind mount of a disk's device node that begins and ends while hotmount runs.
-// hotmount notices the bind mount and does not format the disk.
+// TestABindOfADiskThatIsHeld bind-mounts a disk's device node, and ends the bind mount, while hotmount runs. hotmount
+// notices the bind mount and does not format the disk.
 func TestABindOfADiskThatIsHeld(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	m.run("touch /etc/hotmount/hold /run/volume")
@@ -391,9 +391,9 @@ X
 chmod 0755 /root/guest; systemctl daemon-reload`
 
 // TestOpenInQEMUOnVirtio checks virtio disks that a real QEMU opens, with and without O_EXCL. QEMU opens some of the
-// disks while hotmount runs and already holds these disks because of a storage driver. QEMU opens the other disks at a
-// boot, before hotmount starts and sees these disks for the first time. All disks remain held after QEMU has ended, and
-// after a reboot. Until an accept, no sector of a disk is written.
+// disks while hotmount runs. hotmount already holds these disks because of a storage driver. QEMU opens the other disks
+// at a boot, before hotmount starts and sees these disks for the first time. All disks remain held after QEMU has
+// ended, and after a reboot. Until an accept, no sector of a disk is written.
 func TestOpenInQEMUOnVirtio(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.putQEMU(w)

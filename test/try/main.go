@@ -1,6 +1,6 @@
-// Command try shows hotmount without a virtual machine. The program boots a container with the hotmount package,
-// attaches three disks, shows the results, and starts a shell for the user. The disks are loop devices. `make try`
-// calls this program. With -screen, the program also writes the picture that the README shows.
+// Command try demonstrates hotmount, and needs no virtual machine. The program boots a container with the hotmount
+// package, attaches three disks, shows the results, and starts a shell for the user. The disks are loop devices.
+// `make try` calls this program. With -screen, the program also writes the picture that the README shows.
 package main
 
 import (

@@ -186,8 +186,8 @@ func randomHex(n int) string {
 
 var errLocked = errors.New("locked by another process")
 
-// The method `lock` opens and locks the named file. If another process holds the lock, the method `waits` until the lock is
-// free or ctx ends. The lock ends when the returned file is closed or the process ends.
+// The method `lock` opens and locks the named file. If another process holds the lock, the method waits until the lock
+// is free or ctx ends. The lock ends when the returned file is closed or the process ends.
 func (c *cache) lock(ctx context.Context, name string, how int) (*os.File, error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

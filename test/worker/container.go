@@ -108,7 +108,7 @@ func checkContainer(o ContainerOptions) error {
 	return nil
 }
 
-// bootContainer boots a container from the root filesystem in the directory lower. Then bootContainer installs the
+// bootContainer boots a container from the root filesystem in the directory `lower`. Then bootContainer installs the
 // files and the package of the options, and runs the setup script. The container's method Stop calls leave().
 func bootContainer(ctx context.Context, o ContainerOptions, lower string, leave func()) (_ *Container, err error) {
 	c := &Container{o: o, lower: lower, leave: leave, used: map[int]bool{}}
@@ -190,7 +190,7 @@ func (c *Container) Class() string {
 }
 
 // Selectors returns the configuration lines with which a class selects the container's disks. Each returned line begins
-// with the string indent.
+// with the string `indent`.
 func (c *Container) Selectors(indent string) string {
 	var patterns []string
 	for _, dir := range append([]string{c.Disks(), c.HostDisks()}, c.o.BackingDirs...) {

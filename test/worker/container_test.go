@@ -46,7 +46,7 @@ func runIn(t *testing.T, c *Container, script string) string {
 	return strings.TrimSpace(out)
 }
 
-// refused checks that the script fails in the container with an error that contains the given words.
+// The function `refused` checks that the script fails in the container, and that the error contains the given words.
 func refused(t *testing.T, c *Container, script, words string) {
 	t.Helper()
 	if _, err := c.Run(t.Context(), script); err == nil || !strings.Contains(err.Error(), words) {

@@ -98,7 +98,7 @@ func (c *Container) awaitSystemd(ctx context.Context) error {
 	return nil
 }
 
-// The function named answers reports whether the process is systemd and has made its private socket. The socket alone
+// The function `answers` reports whether the process is systemd and has made its private socket. The socket alone
 // proves nothing: the container's boot script begins in the host's root directory, which contains the private socket of
 // the host's systemd.
 func answers(pid int) bool {

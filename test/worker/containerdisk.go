@@ -162,7 +162,7 @@ func (c *Container) DetachSurprise(_ context.Context, id string) error {
 	return ClearLoop(l.device)
 }
 
-// Resize changes the size of a disk and its file to size bytes.
+// Resize changes the size of a disk and its file to the given number of bytes.
 func (c *Container) Resize(_ context.Context, id string, size int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

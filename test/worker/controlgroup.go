@@ -123,7 +123,7 @@ func (g *controlGroup) fill() error {
 	return nil
 }
 
-// recreate replaces the subdirectory "inside" by a new cgroup after the container's systemd has ended.
+// The method `recreate` replaces the subdirectory "inside" by a new cgroup, after the container's systemd has ended.
 func (g *controlGroup) recreate() error {
 	if err := removeGroups(g.insideDir()); err != nil {
 		return err

@@ -73,7 +73,7 @@ func TestContainerDecoy(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	// The disks differ in size, because hotmount may confuse a disk without a serial with an older disk of the same
+	// The disks differ in size, because hotmount may mistake a disk that has no serial for an older disk of the same
 	// size.
 	blank := func(path string, mib int64) string {
 		if err := NewDisk(path, mib<<20); err != nil {

@@ -319,7 +319,7 @@ func (m *machine) deleteNode(ctx context.Context, name string) error {
 	}
 }
 
-// Resize changes the size of a disk and its file to size bytes.
+// Resize changes the size of a disk and its file to the given number of bytes.
 func (w *Worker) Resize(ctx context.Context, id string, size int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -263,7 +263,7 @@ func masterBootRecord(start, size int64) []byte {
 	return mbr
 }
 
-// NewDisk makes a sparse raw disk file of size bytes. The file at path must not exist yet.
+// NewDisk makes a sparse raw disk file with the given size in bytes. The file at path must not exist yet.
 func NewDisk(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

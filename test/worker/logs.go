@@ -80,12 +80,12 @@ func (w *Worker) SaveLogs(ctx context.Context, dir string) error {
 	return saveLogs(ctx, w.guest, dir, w.logs.serial, w.logs.qmp.Name(), w.logs.stderr.Name())
 }
 
-// The interface runner runs a script in a worker.
+// The interface `runner` describes a value that runs scripts in a worker.
 type runner interface {
 	Run(ctx context.Context, script string) (stdout string, err error)
 }
 
-// The interface shell runs scripts in a worker and writes files in the worker.
+// The interface `shell` describes a value that runs scripts and writes files in a worker.
 type shell interface {
 	runner
 	Put(ctx context.Context, local, remote string) error

@@ -87,8 +87,8 @@ func removeLoops(first, count int) error {
 	return errors.Join(errs...)
 }
 
-// renewLoop removes a loop device and adds it again. Another container may take the number between the removal and the
-// addition, so renewLoop repeats the addition for up to ten seconds.
+// renewLoop removes a loop device and adds it again. Between these two steps, another container may take the number of
+// the loop device. Therefore renewLoop tries to add the loop device for up to ten seconds.
 func renewLoop(n int) error {
 	if err := removeLoops(n, 1); err != nil {
 		return err
@@ -140,7 +140,7 @@ func poll(long time.Duration, try func() error) error {
 	}
 }
 
-// bound reports whether a file is attached to the loop device.
+// The function `bound` reports whether a file is attached to the loop device.
 func bound(n int) bool { return exists(fmt.Sprintf("/sys/block/loop%d/loop", n)) }
 
 // openLoop opens a loop device through a temporary device node, because /dev may have no node for the loop device.

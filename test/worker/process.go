@@ -33,7 +33,7 @@ func startProcess(name string, cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr.Setpgid = true // a terminal's ^C reaches only the test, which cleans up
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
-	// At its end, this goroutine closes the channel p.done. The methods `p`.kill() and p.end() wait until p.done is
+	// At its end, this goroutine closes the channel p.done. The methods p.kill() and p.end() wait until p.done is
 	// closed.
 	go func() {
 		runtime.LockOSThread() // the thread is never unlocked, and ends with the goroutine

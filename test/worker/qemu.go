@@ -21,8 +21,8 @@ const emulator = "qemu-system-x86_64"
 // hotplugPorts is the number of a worker's PCIe hot-plug ports, each for one virtio-blk or nvme disk.
 const hotplugPorts = 32
 
-// The type named hardware lists the properties of a virtual machine on which a saved state depends. A state can be
-// restored only with the properties with which the state was saved.
+// The type `hardware` lists the properties of a virtual machine that a saved state depends on. A saved state can be
+// restored only in a virtual machine with the same properties.
 type hardware struct {
 	Layout    int // must be increased with each change of QEMU's devices in the code below
 	QEMU      string

@@ -112,7 +112,7 @@ func (q *qmp) read(greeting chan<- struct{}) {
 	}
 }
 
-// dispatch passes one message to its receiver. The caller holds q.mu.
+// The method `dispatch` passes one message to its receiver. The caller holds q.mu.
 func (q *qmp) dispatch(m qmpMessage, greeting chan<- struct{}) {
 	switch {
 	case m.Greeting != nil:
@@ -184,8 +184,8 @@ func (q *qmp) execute(ctx context.Context, name string, args any, files ...*os.F
 	}
 }
 
-// The method `expect` returns a waiter for the next event for which match() returns true. The caller must call expect
-// before it sends the command that causes the event.
+// The method `expect` returns a waiter for the next event for which match() returns true. The caller must first call
+// expect(), and then send the command that causes the event.
 func (q *qmp) expect(match func(Event) bool) *eventWaiter {
 	w := &eventWaiter{match: match, got: make(chan Event, 1)}
 	q.mu.Lock()

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// In a saved state, disk.qcow2 is an overlay of the image's disk, ram is the memory, and devices is the state of QEMU's
-// devices. QEMU maps the memory file of a restored worker copy-on-write, so that a restore copies nothing.
+// In a saved state, disk.qcow2 is an overlay of the image's disk, the file `ram` contains the memory, and `devices` the
+// state of QEMU's devices. QEMU maps the memory file of a restored worker copy-on-write, so that a restore copies
+// nothing.
 
 // keptStates is the number of saved states that remain in the cache. Each saved state is as large as the memory that
 // its worker used.
@@ -174,7 +175,7 @@ func startMachine(ctx context.Context, l launch, work *workDir, state *entry) (*
 	return m, g, nil
 }
 
-// The function named come restores the saved state if one is given, and waits until the guest answers.
+// The function `come` restores the saved state, if a state is given, and waits until the guest answers.
 func come(ctx context.Context, m *machine, g *guest, state *entry) error {
 	g.restart(m.port, m.alive, m.reset)
 	if state == nil {
@@ -253,7 +254,7 @@ var stateCapabilities = map[string]any{"capabilities": []map[string]any{
 	{"capability": "events", "state": true},
 }}
 
-// save writes the state of the devices to a file. The guest remains stopped.
+// The method `save` writes the state of the devices to a file. The guest remains stopped.
 func (m *machine) save(ctx context.Context, file string) error {
 	if _, err := m.execute(ctx, "stop", nil); err != nil {
 		return err

@@ -413,8 +413,8 @@ func nearNow(t *testing.T, seconds string) bool {
 	return (time.Duration(time.Now().Unix())*time.Second - got).Abs() < 20*time.Second
 }
 
-// limited returns a context that ends two minutes before the time limit of go test. At the time limit, `go test`
-// panics, and a panic saves no logs and ends no worker.
+// The function `limited` returns a context that ends two minutes before the time limit of `go test`. At the time limit,
+// `go test` panics, and a panic saves no logs and ends no worker.
 func limited(t *testing.T) context.Context {
 	last, ok := t.Deadline()
 	if !ok {

@@ -39,7 +39,7 @@ type Node interface {
 	// Shutdown switches the machine off through systemd, and waits until it is off.
 	Shutdown(ctx context.Context) error
 	// Selectors returns the configuration lines with which a class selects the machine's disks. Each returned line
-	// begins with the string indent.
+	// begins with the string `indent`.
 	Selectors(indent string) string
 }
 
@@ -293,13 +293,13 @@ func (w *Worker) PowerCut(context.Context) error {
 	w.mu.Lock()
 	w.removeMachine()
 	w.mu.Unlock()
-	// PowerCut disconnects after the end of QEMU, because a connection attempt keeps the guest's lock until QEMU is
-	// gone.
+	// PowerCut ends QEMU before the ssh connection. The method `disconnect` needs the lock of the guest, and a
+	// connection attempt can keep this lock until QEMU has ended.
 	w.disconnect()
 	return nil
 }
 
-// removeMachine ends QEMU, and removes the disks that were unplugged from the worker. The caller holds w.mu.
+// removeMachine ends QEMU, and removes the unplugged disks from the worker's list of disks. The caller holds w.mu.
 func (w *Worker) removeMachine() {
 	if w.machine == nil {
 		return

@@ -64,20 +64,20 @@ func (r *Records) formerSerial(id disk.Identity) *disk.Sighting {
 	return nil
 }
 
-// sameDisk reports whether serial or WWN show that the filesystem lay on the disk with the identity id or on one of its
-// partitions.
+// sameDisk reports whether serial or WWN show that the filesystem lay on the disk with the identity `id` or on a
+// partition of that disk.
 func sameDisk(l *disk.Sighting, id disk.Identity) bool {
 	return l.Identity.Same(id) || wholeDiskIdentity(l.Identity).Same(id)
 }
 
-// otherDisk reports whether serial or WWN show that the filesystem lay neither on the disk with the identity id nor on
-// its partitions.
+// otherDisk reports whether serial or WWN show that the filesystem lay neither on the disk with the identity `id` nor
+// on its partitions.
 func otherDisk(l *disk.Sighting, id disk.Identity) bool {
 	return l.Identity.Other(id) && wholeDiskIdentity(l.Identity).Other(id)
 }
 
-// wholeDiskIdentity returns the identity id. If id is the identity of a partition, the result has the serial and the
-// WWN of the whole disk.
+// wholeDiskIdentity returns the identity `id`. If `id` is the identity of a partition, the result has the serial and
+// the WWN of the whole disk.
 func wholeDiskIdentity(id disk.Identity) disk.Identity {
 	for _, s := range [...]*string{&id.Serial, &id.WWN} {
 		if i := strings.LastIndex(*s, disk.PartitionSuffix); i > 0 {

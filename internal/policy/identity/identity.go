@@ -14,14 +14,15 @@ import (
 type Records struct {
 	// Boot is the boot id of the present boot.
 	Boot string
-	// Present are the disks that were attached when hotmount was installed. Braked are the disks that hotmount held
-	// because the format limit was reached. Present and Braked do not contain disks that the operator accepted later.
+	// The list Present contains the disks that were attached when hotmount was installed. The list Braked contains the
+	// disks that hotmount held because the format limit was reached. The lists Present and Braked do not contain disks
+	// that the operator accepted later.
 	Present, Braked []disk.Identity
 	Twins           []Twin
 	// Used contains a record of each disk that somebody else has used and that no operator has accepted since.
 	Used    []disk.Use
 	Intents []disk.Intent
-	// History are the decisions to format. The newest is last.
+	// The list History contains one record for each decision to format a disk. The newest record is last.
 	History []disk.Record
 	// Sightings are the filesystems that were mounted. Contents are the sightings of content that lay on disks and was
 	// not mounted. Sightings and Contents end with the newest sighting.
@@ -31,15 +32,15 @@ type Records struct {
 	// format Formatted[i] began.
 	Formatted []disk.Record
 	Formats   []time.Duration
-	// Arrived are the disks that were attached when hotmount first started with a new machine-id, and that no operator
-	// has accepted since.
+	// The list Arrived contains the disks that were attached when hotmount first started with a new machine-id. The
+	// list does not contain disks that an operator has accepted since.
 	Arrived []disk.Identity
-	// Lost is why nothing may be formatted, or nil if the records were readable.
+	// The error Lost is the reason why no disk may be formatted. The error is nil if the records were readable.
 	Lost error
 }
 
-// recentUses is how many records at the end of Used need no renewal. Package store keeps only the newest 1,024 records,
-// so hotmount renews older records of attached disks (Standing.UsedLongAgo).
+// recentUses is the number of records at the end of the list Used that need no renewal. Package store keeps only the
+// newest 1,024 records, so hotmount renews older records of attached disks (Standing.UsedLongAgo).
 const recentUses = 900
 
 // Standing returns the disk's standing according to the records. The parameter `st` is the part of the standing that is
@@ -112,8 +113,8 @@ func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid
 	mounted := false
 	if v := st.Volume; st.OnRecord && v != nil && !v.Left && (v.Identity.Boot != r.Boot || v.Identity.Seq == f.Seq) {
 		mounted = v.Identity.Boot == r.Boot
-		// If the disk was refused in this attachment, its slot was not sufficient to identify the disk. The slot
-		// remains insufficient to identify the disk after another disk with the same UUID is attached.
+		// If the disk was refused in this attachment, its slot was not sufficient to identify the disk. Even after
+		// another disk with the same UUID is attached, the slot does not identify the disk.
 		refusedAlone := slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.UUID == uuid && t.attached(id) })
 		// An LVM volume has no slot and needs none, because it cannot be attached twice.
 		st.InSameSlot = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !refusedAlone
@@ -151,7 +152,7 @@ func isInOtherSlot(s *disk.Sighting, id disk.Identity) bool {
 
 // intent returns the unfinished format that belongs to the disk or may belong to it, or nil. A format belongs to the
 // disk if the format's record matches the disk, or if the disk's filesystem has the format's UUID. If several formats
-// may belong to the disk, the result is the format that most probably belongs to it. The results doubt and bySlot are
+// may belong to the disk, the result is the format that most probably belongs to it. The results `doubt` and bySlot are
 // the values for Standing.IntentDoubt and Standing.IntentBySlot.
 func (r *Records) intent(id disk.Identity, uuid string) (of *disk.Intent, doubt, bySlot bool) {
 	sure := func(n *disk.Intent) int {
@@ -211,11 +212,11 @@ type Twin struct {
 	UUID     string        `json:"uuid"`
 }
 
-// Is compares the refused disk t with the disk that has the given identity and UUID. Is returns true if the two may be
-// the same disk, even if attachment, slot or size differ. If mounted is true, the filesystem was mounted during this
-// attachment, and Is returns true only for a refusal in this attachment. If serials and WWNs do not decide this
-// (Hardware), Is returns true only if neither disk has a serial. If the slot or the size also differs, Is returns true
-// only if onRecord is false.
+// Is reports whether the refused disk t may be the disk that has the given identity and UUID. The result can be true
+// even if attachment, slot or size differ. If mounted is true, the filesystem was mounted during this attachment, and
+// Is returns true only for a refusal in this attachment. If serials and WWNs do not show whether the two are the same
+// disk (Hardware), Is returns true only if neither disk has a serial. If the slot or the size also differs, Is returns
+// true only if onRecord is false.
 func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
 	switch {
 	case t.UUID != uuid:

@@ -42,7 +42,8 @@ type Runner struct {
 // New returns a Runner without answers.
 func New(t testing.TB) *Runner { return &Runner{t: t, answers: map[string]Answer{}} }
 
-// On sets the answer to a command line in the form of run.Command.String. An answer may itself call On.
+// On sets the answer to a command line. The command line has the form that run.Command.String returns. An answer may
+// itself call the method On.
 func (r *Runner) On(line string, a Answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
