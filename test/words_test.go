@@ -174,7 +174,7 @@ func allText(t *testing.T) map[string][]string {
 
 var (
 	fence = regexp.MustCompile("(?ms)^ *```.*?^ *```|^    [^\n]*$")
-	// The pattern named code matches text between backquotes in Markdown. TestWords treats such a text as one word.
+	// The pattern `code` matches text between backquotes in Markdown. TestWords treats such a text as one word.
 	code = regexp.MustCompile("`[^`]*`")
 	item = regexp.MustCompile(`^\s*(?:[-*] |[0-9]+\. |#+ |\|)`)
 	link = regexp.MustCompile(`\]\([^)]*\)`)

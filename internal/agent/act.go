@@ -22,8 +22,8 @@ func active(a disk.Action) bool {
 func (a *Agent) carryOut(name string, done disk.Action, c *disk.Content) {
 	st := a.disks[name]
 	d := st.decision
-	// The unit that proves a disk blank also formats the disk. If the disk must still be formatted after its proof, the
-	// unit has failed to format the disk.
+	// The unit that proves a disk blank also formats the disk. If the decision is still to format the disk after this
+	// unit has ended, the unit has failed to format the disk.
 	if done == d.Action || done == disk.Prove && (d.Action == disk.Format || d.Action == disk.Mount && !c.Proven) {
 		st.tries.unmountable = st.tries.unmountable || done == disk.Mount
 		a.backOff(name, unconfirmed(st, done))

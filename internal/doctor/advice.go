@@ -11,7 +11,7 @@ import (
 //go:embed advice.txt
 var adviceText string
 
-// advice returns the lines of the named section of advice.txt. The parameter named values contains pairs. Each pair is
+// advice returns the lines of the named section of advice.txt. The parameter `values` contains pairs. Each pair is
 // the name of a placeholder and the value of the placeholder.
 func advice(name string, values ...string) []string {
 	_, text, _ := strings.Cut(adviceText, "\n== "+name+" ==\n")

@@ -143,8 +143,8 @@ type Seen struct {
 	Class     string  `json:"class"`
 	// Directory is the path at which the process sees the class directory.
 	Directory string `json:"directory"`
-	// Sees compares the directory with the host's directory: "same", "other", "absent" or "unknown". Arrives reports
-	// whether new mounts on the host propagate to the process.
+	// Sees is the result of a comparison with the host's directory: "same", "other", "absent" or "unknown". Arrives
+	// reports whether new mounts on the host propagate to the process.
 	Sees    string      `json:"sees"`
 	Arrives bool        `json:"arrives"`
 	Mounts  []SeenMount `json:"mounts,omitempty"`
@@ -153,8 +153,8 @@ type Seen struct {
 // SeenMount is what one process sees at the path of one disk.
 type SeenMount struct {
 	Path string `json:"path"`
-	// Sees compares the mount with the host's mount: "same", "other", "absent", "unknown" or "directory". The value
-	// "directory" means a directory on the class directory's own filesystem.
+	// Sees is the result of a comparison with the host's mount: "same", "other", "absent", "unknown" or "directory". The
+	// value "directory" means a directory on the class directory's own filesystem.
 	Sees string   `json:"sees"`
 	Dev  disk.Dev `json:"dev"`
 	Root string   `json:"root,omitempty"`

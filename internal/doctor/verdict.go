@@ -271,7 +271,7 @@ func (e *examiner) volume(g group, hits []hit) {
 	e.find(f, cmp.Or(best.level, Problem), g.kind, append(advice("copy", "reach", f.Reach, "copy", copied), then...), "%s: %s", subject, what)
 }
 
-// pod returns the Pod with this UID. If the doctor found the names of the pod, the Pod contains these names.
+// pod returns the Pod with this UID. If the doctor found the pod's namespace and name, the Pod contains them.
 func (e *examiner) pod(uid string) Pod {
 	return Pod{UID: uid, Namespace: e.s.Pods[uid].Namespace, Name: e.s.Pods[uid].Name}
 }

@@ -82,7 +82,7 @@ func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
 	return guard{lts, features}, err
 }
 
-// The map named flags contains the mkfs.xfs flag for each section of the configuration file (mkfs.xfs(8),
+// The map `flags` contains the mkfs.xfs flag for each section of the configuration file (mkfs.xfs(8),
 // "Configuration File Format").
 var flags = map[string]string{"block": "-b", "data": "-d", "inode": "-i", "log": "-l", "metadata": "-m", "naming": "-n", "realtime": "-r"}
 

@@ -57,7 +57,7 @@ func (s *Session) Make(ctx context.Context, o MakeOptions) error {
 	return nil
 }
 
-// The method named making returns the dry run of mkfs.xfs with the caller's options.
+// The method `making` returns the dry run of mkfs.xfs with the caller's options.
 func (o *MakeOptions) making(node string, g guard) making {
 	return making{node: node, uuid: o.Intent.UUID, guard: g, class: o.Mkfs, proto: o.Proto, dry: true, overwrite: o.RecoverHalfMade || o.Token != ""}
 }

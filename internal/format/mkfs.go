@@ -51,7 +51,7 @@ func (m making) args() []string {
 	return append(args, "-K", "-m", "uuid="+m.uuid, m.node)
 }
 
-// The method named features returns the arguments that set the XFS features of the guard. mkfs.xfs rejects a feature
+// The method `features` returns the arguments that set the XFS features of the guard. mkfs.xfs rejects a feature
 // that is both in the configuration file and in an option. If the class sets a feature that the configuration file also
 // sets, mkfs.xfs does not get the configuration file. Instead, mkfs.xfs gets one option for each feature in the file,
 // except the features that the class sets.

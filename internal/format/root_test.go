@@ -338,7 +338,7 @@ func (c crash) Run(ctx context.Context, cmd run.Command) (run.Result, error) {
 	return run.Exec{}.Run(ctx, cmd)
 }
 
-// The method named killed kills mkfs at its n-th write, or returns false if mkfs makes fewer than n writes.
+// The method `killed` kills mkfs at its n-th write, or returns false if mkfs makes fewer than n writes.
 func (l *loop) killed(n int) bool {
 	return l.killedBy(crash{n: n})
 }

@@ -90,7 +90,7 @@ func awaitTurn(ctx context.Context, h inventory.Host, s *disk.Settings, seq uint
 	}
 	// Without a token, awaitTurn waits only if the decision is Prove or Format. After a failed mount, awaitTurn does
 	// not wait. After a failed mount, hotmount reads the disk in full only if wipefs(8) and blkid(8) find nothing on
-	// it. During this full read, the method making.progress waits for the right to read.
+	// it. During this full read, the method making.progress waits until it is this disk's turn.
 	noToken, err := h.Store.Taken(seq)
 	if err != nil {
 		return nil, err

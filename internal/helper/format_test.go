@@ -173,7 +173,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestWrites checks two errors of the function named writes: the kernel no longer counts the writes, or another disk
+// TestWrites checks two errors of the function `writes`: the kernel no longer counts the writes, or another disk
 // has got the disk's name.
 func TestWrites(t *testing.T) {
 	const dir = "sys/block/vdb/"

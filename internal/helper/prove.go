@@ -38,7 +38,7 @@ func Prove(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Setting
 	return c, err
 }
 
-// proven waits for the right to read the disk, and then proves the content of the disk. The callback named use gets the
+// proven waits for the right to read the disk, and then proves the content of the disk. The callback `use` gets the
 // content while the disk is still open.
 func proven(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, use func(*format.Session, disk.Content) error) (err error) {
 	progress, free, err := scanPlace(ctx, h)
@@ -73,7 +73,7 @@ func scanPlace(ctx context.Context, h inventory.Host) (progress func(context.Con
 }
 
 // open opens the disk for a proof. The parameter `deps` contains the dependencies that differ between callers, and the
-// function named open sets the other dependencies.
+// function `open` sets the other dependencies.
 func open(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settings, deps format.Deps) (*format.Session, error) {
 	deps.Runner, deps.Settle, deps.SecondLook, deps.Rate = run.Exec{}, s.Settle, secondLook, s.ScanRate
 	deps.Writes = func() (done, inFlight uint64, err error) { return writes(h, f) }

@@ -275,7 +275,7 @@ func (h Host) gatherOne(name string, c *common) (disk.Facts, error) {
 	return f, nil
 }
 
-// addMounts adds the mount points of the disk, and of the devices on the disk, to the facts. The parameter named names
+// addMounts adds the mount points of the disk, and of the devices on the disk, to the facts. The parameter `names`
 // contains the kernel names of the disk and of these devices.
 func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, names map[string]bool) {
 	for i := range c.tree {

@@ -145,7 +145,7 @@ func (l *Loop) stat(root string, table Paths) (mode uint16, dev disk.Dev) {
 	return st.Mode & unix.S_IFMT, disk.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor}
 }
 
-// The method named follow sets the field Below to the device at the path of the backing file. follow() uses only paths
+// The method `follow` sets the field Below to the device at the path of the backing file. follow() uses only paths
 // on a devtmpfs or tmpfs, where device nodes and their bind mounts lie. A path on another filesystem may lead through a
 // directory of a dead disk, where a process may block.
 func (l *Loop) follow(root string, table Paths) {

@@ -24,7 +24,7 @@ type Reader struct {
 	host, own oneTable
 
 	mu sync.Mutex
-	// The keys of the map named propagates are the directories for which Propagates returned nil. The values are the
+	// The keys of the map `propagates` are the directories for which Propagates returned nil. The values are the
 	// times of these checks.
 	propagates map[string]time.Time
 }

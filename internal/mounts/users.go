@@ -229,7 +229,7 @@ func uses(dir string, ours map[int]bool, dev disk.Dev) []string {
 }
 
 // isOnDevice reports whether an open file lies on the device's filesystem. isOnDevice looks up the file's mount ID in
-// the map named ours. If the map lacks the mount ID, isOnDevice compares the device number of the file. If a mount
+// the map `ours`. If the map lacks the mount ID, isOnDevice compares the device number of the file. If a mount
 // point is removed in another namespace, the mount on it becomes detached and is then in no mount table (rmdir(2),
 // detach_mounts in fs/namespace.c).
 func isOnDevice(info, open string, ours map[int]bool, dev disk.Dev) bool {

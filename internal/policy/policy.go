@@ -1,6 +1,6 @@
 // Package policy decides what is done with a disk. The package is pure: a decision depends only on the arguments of
 // Decide. Because the rules are pure, the daemon, the process that formats and `hotmount plan` always agree. The table
-// of all rules is the variable named rules (rules.go).
+// of all rules is the variable `rules` (rules.go).
 package policy
 
 import (

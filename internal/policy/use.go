@@ -21,9 +21,9 @@ func Use(f *disk.Facts, d disk.Decision) string {
 }
 
 // The function `below` returns a text that names the devices that somebody else has built on the disk, or "" if there
-// are none. Partitions are ignored, and so are loop devices that may lie on another disk. The result is also "" for a
-// disk with LVM, LUKS or md content. hotmount refuses such a disk even after the device that was built on the disk is
-// gone. For a path of a multipath device, the result is "" because multipathd takes disks by itself.
+// are none. Partitions are ignored, and so is a loop device if its backing file may be on another disk. The result is
+// also "" for a disk with LVM, LUKS or md content. hotmount refuses such a disk even after the device that was built on
+// the disk is gone. For a path of a multipath device, the result is "" because multipathd takes disks by itself.
 func below(f *disk.Facts, c *disk.Content) string {
 	if c.Kind == disk.Other {
 		return ""

@@ -178,7 +178,7 @@ func hasCopy(group uint64) bool {
 type ext4Owner struct {
 	like  io.ReaderAt
 	super ext4Super
-	// The field named inodes is the byte range of the first block group's inodes on the disk. mkfs.ext4 writes inodes
+	// The field `inodes` is the byte range of the first block group's inodes on the disk. mkfs.ext4 writes inodes
 	// only in the first block group.
 	inodes extent
 	buf    []byte
@@ -201,7 +201,7 @@ func newExt4Owner(ctx context.Context, own Own) (*ext4Owner, error) {
 	return o, err
 }
 
-// The method named inodes returns the byte offset at which the first block group's inodes begin. The parameter `buf` is
+// The method `inodes` returns the byte offset at which the first block group's inodes begin. The parameter `buf` is
 // scratch memory, one block in size.
 func (s *ext4Super) inodes(r io.ReaderAt, buf []byte) (uint64, error) {
 	if err := readFull(r, buf, block); err != nil {

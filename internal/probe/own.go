@@ -19,7 +19,7 @@ const (
 	logMagic     = 0xfeedbabe
 )
 
-// The map named stamps gives, for the magic number of each XFS structure, the byte offset of the filesystem's UUID in
+// The map `stamps` gives, for the magic number of each XFS structure, the byte offset of the filesystem's UUID in
 // the structure. XFS version 5 puts the UUID into each structure, to show to which filesystem a structure belongs
 // (Linux, fs/xfs/libxfs/xfs_format.h). The field `whole` is set for the structures that fill a whole block.
 var stamps = map[uint32]struct {

@@ -30,7 +30,7 @@ var secondary = []struct {
 
 func fixed(at ...uint64) func(uint64) []uint64 { return func(uint64) []uint64 { return at } }
 
-// The function named places returns the byte offsets of all second superblocks in ascending order, rounded down for
+// The function `places` returns the byte offsets of all second superblocks in ascending order, rounded down for
 // O_DIRECT.
 func places(size uint64) []uint64 {
 	var all []uint64

@@ -233,7 +233,7 @@ type piece struct {
 	first bool
 }
 
-// The function named pieces cuts the extents of a plan into reads of at most the given size in bytes.
+// The function `pieces` cuts the extents of a plan into reads of at most the given size in bytes.
 func pieces(extents iter.Seq[extent], size uint64) iter.Seq[piece] {
 	return func(yield func(piece) bool) {
 		for e := range extents {
@@ -411,7 +411,7 @@ func extentsOf(list ...extent) iter.Seq[extent] {
 	}
 }
 
-// The function named samples returns all extents of the plan Sampled: the samples, the two windows at the ends, and the
+// The function `samples` returns all extents of the plan Sampled: the samples, the two windows at the ends, and the
 // places of second superblocks. For a disk of 1 PiB, the list has 16 million entries, so the function never keeps the
 // whole list in memory.
 func samples(size uint64) iter.Seq[extent] {
@@ -496,5 +496,5 @@ func hugeBuffer(size int) (all buffer, b []byte, err error) {
 // toHugePage returns the number of bytes from the memory address to the next boundary of a huge page.
 func toHugePage(address uintptr) int { return -int(address) & (hugePage - 1) }
 
-// The method named free ignores the error of munmap(2), which fails only for memory that is not from mmap(2).
+// The method `free` ignores the error of munmap(2), which fails only for memory that is not from mmap(2).
 func (b buffer) free() { _ = unix.Munmap(b) }

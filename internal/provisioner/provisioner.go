@@ -35,7 +35,7 @@ const (
 // quick_reset.sh, the next user of the volume can read the data of the previous user.
 var blockCleaner = []string{"/scripts/dd_zero.sh", "1"}
 
-// The type named values contains the keys of the chart's values file that concern hotmount
+// The type `values` contains the keys of the chart's values file that concern hotmount
 // (helm/provisioner/values.yaml of the provisioner's source, version 2.9). If the file is a ConfigMap, the values are
 // derived from it (ProvisionerConfiguration in pkg/common/common.go).
 type values struct {

@@ -166,7 +166,7 @@ func (m *Manager) dialOnce(ctx context.Context) (*dbus.Conn, error) {
 	return c, nil
 }
 
-// The method named job starts a job of PID 1 and waits until that job has ended. If the context ends first, the wait
+// The method `job` starts a job of PID 1 and waits until that job has ended. If the context ends first, the wait
 // ends, and PID 1 continues its job. If the connection breaks, the method starts the same job again. A second start is
 // harmless for every job of hotmount.
 func (m *Manager) job(ctx context.Context, unit string, start func(context.Context, *sd.Conn, chan<- string) (int, error)) error {

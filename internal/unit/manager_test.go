@@ -72,7 +72,7 @@ func startMount(ctx context.Context, m *Manager, u MountUnit) error {
 	return err
 }
 
-// The list named jobs contains a call of each Manager method that starts a job.
+// The list `jobs` contains a call of each Manager method that starts a job.
 var jobs = []struct {
 	name string
 	call func(context.Context, *Manager) error
@@ -89,7 +89,7 @@ var jobs = []struct {
 	{"Run unmount", program(disk.ProgramUnmount)},
 }
 
-// The function named program returns a function that starts the given program through Manager.Run.
+// The function `program` returns a function that starts the given program through Manager.Run.
 func program(p disk.Program) func(context.Context, *Manager) error {
 	return func(ctx context.Context, m *Manager) error {
 		return m.Run(ctx, p, disk.ID{Seq: 12, Dev: disk.Dev{Major: 254, Minor: 16}}, mountUnit().Path)
@@ -101,7 +101,7 @@ func format(ctx context.Context, m *Manager, seq uint64) error {
 	return m.Run(ctx, disk.ProgramFormat, disk.ID{Seq: seq}, "")
 }
 
-// The list named everything contains at least one call of each method that the type Manager exports.
+// The list `everything` contains at least one call of each method that the type Manager exports.
 var everything = append(slices.Clone(jobs), []struct {
 	name string
 	call func(context.Context, *Manager) error

@@ -37,7 +37,7 @@ type pid1 struct {
 
 	mu  sync.Mutex
 	log []string
-	// The keys of the map named conns are the open connections. A value reports whether the connection has subscribed
+	// The keys of the map `conns` are the open connections. A value reports whether the connection has subscribed
 	// to signals.
 	conns  map[net.Conn]bool
 	all    int // number of connections so far

@@ -26,7 +26,7 @@ func nth(i int) MountUnit {
 	return u
 }
 
-// The type named asked contains the results of one call of StartMount.
+// The type `asked` contains the results of one call of StartMount.
 type asked struct {
 	over func()
 	err  error

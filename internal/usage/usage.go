@@ -60,8 +60,8 @@ func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Fa
 // Later calls skip such a path until the process has ended, so that at most one process hangs for each path.
 func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Space {
 	for p, pid := range hung {
-		// One process can measure several paths. After Wait4 has reaped the process, Wait4 returns ECHILD for the
-		// other paths.
+		// One process can measure several paths. Wait4 reaps the process only for the first of its paths. For each other
+		// path of the process, Wait4 returns ECHILD.
 		if ended, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); ended != 0 || err != nil {
 			delete(hung, p)
 		}

@@ -21,7 +21,7 @@ const (
 	bytesPerSecond = 500_000_000
 )
 
-// The method named blanks measures the mount methods with blank disks that are as fast as memory. The disks are so fast
+// The method `blanks` measures the mount methods with blank disks that are as fast as memory. The disks are so fast
 // because the kernel returns zeros for blocks that were never written.
 func (in *insideBench) blanks(ctx context.Context) error {
 	for r := range in.Turns {
@@ -69,7 +69,7 @@ func (in *insideBench) blankTurn(ctx context.Context, way string) error {
 	return errors.Join(err, in.clear(ctx, loops), os.Remove(file))
 }
 
-// The method named parts runs the steps for a blank disk one after the other, and returns their total time in
+// The method `parts` runs the steps for a blank disk one after the other, and returns their total time in
 // milliseconds. The steps run in a systemd unit, so that they are throttled like hotmount's unit. The first step begins
 // after udev's event for the disk.
 func (in *insideBench) parts(ctx context.Context, l *loop) (float64, error) {
@@ -85,7 +85,7 @@ systemd-mount -q --fsck=no -t xfs %[1]s %[2]sparts; e=$(date +%%s%%N); echo $(( 
 	return n[0] / 1000, nil
 }
 
-// The method named throttled measures the mount methods with blank disks that are as fast as a good SATA disk.
+// The method `throttled` measures the mount methods with blank disks that are as fast as a good SATA disk.
 func (in *insideBench) throttled(ctx context.Context) error {
 	loops, err := in.loops(1)
 	if err != nil {

@@ -52,7 +52,7 @@ for d in /dev/loop*[0-9]; do [ ! -e /sys/block/${d#/dev/}/loop/backing_file ] ||
 	return turns, nil
 }
 
-// The method named boot takes one turn: the container boots with one mount method switched on.
+// The method `boot` takes one turn: the container boots with one mount method switched on.
 func (b *bench) boot(ctx context.Context, c *worker.Container, f figure, way string) (Turn, error) {
 	script := "set -e; rm -f " + rulesAtBoot + "*; systemctl -q enable hotmount hotmount-tidy"
 	if way != hotmount {

@@ -37,7 +37,7 @@ var figures = []figure{
 	{name: "idle", disks: 24, turns: 1, ways: []string{hotmount}, apart: true},
 }
 
-// The map named seldom contains a number n for some methods of a figure. A method with a number n takes a turn only in
+// The map `seldom` contains a number n for some methods of a figure. A method with a number n takes a turn only in
 // every nth round, and no bound is computed from the turns of this method.
 var seldom = map[string]map[string]int{
 	"one":      {shellLoop: 3, systemdMount: 3, neighbour: 3},

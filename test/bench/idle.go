@@ -20,7 +20,7 @@ const (
 // The constant `settled` is how long the daemon is idle before a measurement.
 const settled = 90 * time.Second
 
-// The method named idle measures the installed daemon with many disks and no events.
+// The method `idle` measures the installed daemon with many disks and no events.
 func (in *insideBench) idle(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
@@ -72,7 +72,7 @@ func (in *insideBench) idleTurn(ctx context.Context, t *Turn) error {
 	return in.resident(ctx, t.Values)
 }
 
-// The method named switches returns the number of context switches of the daemon's threads, voluntary and involuntary.
+// The method `switches` returns the number of context switches of the daemon's threads, voluntary and involuntary.
 func (in *insideBench) switches(ctx context.Context) (n float64, err error) {
 	p, err := in.daemon(ctx)
 	if err != nil {

@@ -97,7 +97,7 @@ func (in *insideBench) output(ctx context.Context, text string) (string, error) 
 	return string(stdout), nil
 }
 
-// The method named numbers runs a script and returns the numbers that the script prints.
+// The method `numbers` runs a script and returns the numbers that the script prints.
 func (in *insideBench) numbers(ctx context.Context, text string) ([]float64, error) {
 	said, err := in.output(ctx, text)
 	if err != nil {
@@ -114,7 +114,7 @@ func (in *insideBench) numbers(ctx context.Context, text string) ([]float64, err
 	return all, nil
 }
 
-// The method named install installs the package of a mount method, if the mount method has a package that is not yet
+// The method `install` installs the package of a mount method, if the mount method has a package that is not yet
 // installed.
 func (in *insideBench) install(way string) error {
 	deb := in.Packages[way]
@@ -127,7 +127,7 @@ said=$(DEBIAN_FRONTEND=noninteractive dpkg -i --force-confold,downgrade `+quote(
 systemctl daemon-reload; systemctl restart hotmount`)
 }
 
-// The method named clear stops all programs and rules that mount disks, removes their mounts, and detaches the disks.
+// The method `clear` stops all programs and rules that mount disks, removes their mounts, and detaches the disks.
 func (in *insideBench) clear(ctx context.Context, loops []*loop) error {
 	if err := in.script(ctx, stopMethods); err != nil {
 		return err

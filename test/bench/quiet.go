@@ -100,7 +100,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 const cgroups = "/sys/fs/cgroup"
 
-// The map named groups contains the control groups whose CPU time is counted separately.
+// The map `groups` contains the control groups whose CPU time is counted separately.
 var groups = map[string]string{
 	"PID 1":    "init.scope",
 	"hotmount": "system.slice/hotmount.service",

@@ -49,7 +49,7 @@ func (b *bench) run(ctx context.Context, wanted []figure, measure func(context.C
 	return fmt.Errorf("cannot measure all figures: %s failed, and bench.txt has the reasons", strings.Join(failed, ", "))
 }
 
-// The method named figure measures one figure, in a separate container. The container has only the loop devices that
+// The method `figure` measures one figure, in a separate container. The container has only the loop devices that
 // the figure needs, because hotmount looks at every loop device.
 func (b *bench) figure(ctx context.Context, f figure) (err error) {
 	self, err := os.Executable()
@@ -86,7 +86,7 @@ func (b *bench) figure(ctx context.Context, f figure) (err error) {
 }
 
 // The constant `program` is the path of this program inside the container. Some mount methods need a package of hotmount.
-// For each such mount method, the map named packages contains the path of this package inside the container.
+// For each such mount method, the map `packages` contains the path of this package inside the container.
 const program = "/root/bench"
 
 var packages = map[string]string{hotmount: "/root/hotmount.deb", hotmountBase: "/root/base.deb", neighbour: "/root/hotmount.deb"}
@@ -99,7 +99,7 @@ func (b *bench) made(ctx context.Context, c *worker.Container) (string, error) {
 	return fmt.Sprintf("hotmount %s, %s, in a container: %s, %d processors", b.commit, time.Now().UTC().Format("2006-01-02 15:04 MST"), strings.TrimSpace(said), runtime.NumCPU()), nil
 }
 
-// The method named measure runs all measurements of a figure.
+// The method `measure` runs all measurements of a figure.
 func (b *bench) measure(ctx context.Context, c *worker.Container, f figure) error {
 	t := task{
 		Figure: f.name, Ways: f.ways, Disks: f.disks, Turns: min(f.turns, b.turns), Idle: b.idle,

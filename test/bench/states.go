@@ -27,7 +27,7 @@ func (in *insideBench) unitTimes(ctx context.Context, unit string) (start, activ
 // imitateEvery is the number of rounds from one imitated boot to the next. No bound uses the imitated boot.
 const imitateEvery = 3
 
-// The method named ready measures the daemon's starts and the udev rules, each with disks that are already attached.
+// The method `ready` measures the daemon's starts and the udev rules, each with disks that are already attached.
 func (in *insideBench) ready(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
@@ -96,7 +96,7 @@ func (in *insideBench) triggered(ctx context.Context, way string, loops []*loop,
 	return in.turns.Encode(t)
 }
 
-// The method named started measures two starts of the daemon: with unmounted disks, and with all disks mounted.
+// The method `started` measures two starts of the daemon: with unmounted disks, and with all disks mounted.
 func (in *insideBench) started(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.attachPresent(ctx, loops, files); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (in *insideBench) starts(ctx context.Context, way string, loops []*loop) (T
 	return in.observe(ctx, way+", started", awaited{mounts: true}, loops, func() error { return in.script(ctx, "systemctl start hotmount") })
 }
 
-// The method named restarted measures a start of the daemon while all disks are mounted.
+// The method `restarted` measures a start of the daemon while all disks are mounted.
 func (in *insideBench) restarted(ctx context.Context, way string) error {
 	t := Turn{Figure: in.Figure, Way: way + ", restarted", Disks: in.Disks, Values: map[string]float64{}}
 	var err error
@@ -150,7 +150,7 @@ func (in *insideBench) restarted(ctx context.Context, way string) error {
 	return in.turns.Encode(t)
 }
 
-// The method named booted imitates a boot after a power cut, and measures the start of the daemon. In this imitation,
+// The method `booted` imitates a boot after a power cut, and measures the start of the daemon. In this imitation,
 // /run/hotmount is missing, and hotmount-tidy runs before the daemon.
 func (in *insideBench) booted(ctx context.Context, way string, loops []*loop, files []string) error {
 	if err := in.attachPresent(ctx, loops, files); err != nil {

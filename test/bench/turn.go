@@ -20,7 +20,7 @@ const (
 	rest = 2 * time.Second
 )
 
-// The method named rounds measures the mount methods in turns, round by round.
+// The method `rounds` measures the mount methods in turns, round by round.
 func (in *insideBench) rounds(ctx context.Context) error {
 	files, err := in.disks(ctx, in.Disks)
 	if err != nil {
@@ -66,7 +66,7 @@ func order(ways []string, seldom map[string]int, round int) []string {
 	return all
 }
 
-// The method named prepare switches the mount method on, waits for an idle machine, and returns the machine's idle
+// The method `prepare` switches the mount method on, waits for an idle machine, and returns the machine's idle
 // share.
 func (in *insideBench) prepare(ctx context.Context, way string) (idle float64, err error) {
 	begun := time.Now()
@@ -113,7 +113,7 @@ func attachAll(loops []*loop, files []string) func() error {
 	}
 }
 
-// The method named observe prepares the mount method, calls begin(), and watches until the awaited events and mounts
+// The method `observe` prepares the mount method, calls begin(), and watches until the awaited events and mounts
 // have appeared.
 func (in *insideBench) observe(ctx context.Context, way string, want awaited, loops []*loop, begin func() error) (Turn, error) {
 	t := Turn{
@@ -151,7 +151,7 @@ func (in *insideBench) observe(ctx context.Context, way string, want awaited, lo
 	return t, nil
 }
 
-// The method named line returns the turn as a line of text for the user.
+// The method `line` returns the turn as a line of text for the user.
 func (t Turn) line() string {
 	s := fmt.Sprintf("%s, %s:", t.Figure, t.Way)
 	if len(t.Mounted) > 0 && len(t.Added) > 0 {

@@ -85,7 +85,7 @@ func look(t *testing.T, path string, plan probe.Plan, r run.Runner) disk.Content
 	return c
 }
 
-// The map named trixie contains the kinds of images that Debian 13's tools recognise differently from other tools. The
+// The map `trixie` contains the kinds of images that Debian 13's tools recognise differently from other tools. The
 // libblkid of Debian 13 requires more than a magic number, and generate.go writes only the magic number.
 var trixie = map[string]disk.Kind{
 	"zfs":                    disk.Unknown,

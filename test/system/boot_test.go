@@ -795,9 +795,9 @@ func TestMountCannotRun(t *testing.T) {
 	m.wait("it to be no failure any more", "hotmount status | grep '^"+name+" .* mounted '")
 }
 
-// TestClockOfTheFuture checks a format whose record has the year 2099, as if the clock had been wrong. A format with a
-// time in the future delays other formats by at most format_period. hotmount notices the wrong time, and adds one
-// notice to the history. A restart does not add another notice.
+// TestClockOfTheFuture checks a format whose record has the year 2099, as if the clock had been wrong. If a recorded
+// time is in the future, it delays other formats by at most format_period. hotmount notices the wrong time, and adds
+// one notice to the history. A restart does not add another notice.
 func TestClockOfTheFuture(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const history = "/var/lib/hotmount/history.jsonl"

@@ -19,9 +19,9 @@ import (
 var full = os.Getenv("HOTMOUNT_TEST_FULL") != ""
 
 // obedient is a script that replaces mkfs.xfs, and follows the orders in the disk's serial number. An order is an
-// instruction for one run of mkfs.xfs. Runs with the option -N or -V write nothing and have no order. The n-th field
-// after the colon in the serial number is the order for the n-th run that writes. An order consists of a letter for the
-// action, a letter for the system call, and the number of the call:
+// instruction for one run of mkfs.xfs. If a run has the option -N or -V, it writes nothing and has no order. The n-th
+// field after the colon in the serial number is the order for the n-th run that writes. An order consists of a letter
+// for the action, a letter for the system call, and the number of the call:
 //
 //	kp7  mkfs.xfs is killed instead of the 7th pwrite64
 //	sf1  mkfs.xfs is stopped after the 1st fallocate
