@@ -57,8 +57,8 @@ func (a *Agent) remember(st *state, changed bool) {
 }
 
 // delayRefusal delays a permanent refusal of a disk. The delay is needed if the disk that causes the refusal may be the
-// refused disk itself, under its old name. The delay ends with a look at the disk that causes the refusal. When a disk
-// is pulled and returns under another name, the agent may look at the new name before the old name.
+// refused disk itself, under its old name. When a disk is pulled and returns under another name, the agent may look at
+// the new name before the old name. The delay ends when the agent has looked at the disk that causes the refusal.
 func (a *Agent) delayRefusal(st *state) {
 	for name, o := range a.disks {
 		if o.waits() && attached(o.possiblySameDisks(), st.facts.Seq) {

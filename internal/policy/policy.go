@@ -414,8 +414,8 @@ func recent(f *disk.Facts, s *disk.Settings) int {
 	return n
 }
 
-// The function `creates` reports whether the class makes filesystems. For a half-made filesystem, the class must make
-// filesystems of the same type.
+// The function `creates` reports whether the class makes filesystems. If the disk contains a half-made filesystem, the
+// class must make filesystems of that type.
 func creates(class *disk.Class, c *disk.Content) bool {
 	if c.Kind == disk.HalfMade && class.Create != cmp.Or(c.Type, disk.XFS) {
 		return false

@@ -8,8 +8,8 @@ import (
 )
 
 // Unused returns the keys of the classes and exclusions that match none of the disks, such as "classes[1]" and
-// "exclude[0]". A class can match a disk that belongs to an earlier class. No class matches a disk of the running
-// system.
+// "exclude[0]". A class can match a disk that belongs to an earlier class. A class never matches a disk that the running
+// system uses.
 func Unused(disks []disk.Facts, s *disk.Settings) []string {
 	var unused []string
 	for i := range s.Exclude {
