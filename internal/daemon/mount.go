@@ -124,8 +124,9 @@ func await(ctx context.Context, path string, arrived <-chan struct{}, ended func
 	}
 }
 
-// During many mounts and unmounts, PID 1 reads the mount table at most once per second (mount_enumerate in systemd's
-// src/core/mount.c). Until PID 1 has seen the mount of a mount unit, PID 1 regards the unit as stopped.
+// During many mounts and unmounts, PID 1 reads the mount table at most five times a second (mount_enumerate in systemd's
+// src/core/mount.c). After the fifth time, PID 1 waits until this second is over. Until PID 1 has seen the mount of a
+// mount unit, PID 1 regards the unit as stopped.
 const (
 	seenAfter = time.Second
 	seenTries = 4
