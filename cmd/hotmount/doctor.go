@@ -48,7 +48,7 @@ func doctorCommand() *cobra.Command {
 	return configured(c)
 }
 
-// foundError reports that a command found a fault on the node.
+// foundError reports that a command found a fault on the node or in a file.
 type foundError struct{ error }
 
 func verdict(r *doctor.Report) error {

@@ -152,10 +152,10 @@ func running(c *cobra.Command) (*disk.Settings, error) {
 }
 
 // The function `usable` returns the settings for commands that must work even if the configuration has a fault: doctor,
-// status and `state reset`. If the configuration has a fault, `usable` returns the daemon's settings, or the defaults
-// if the daemon's settings cannot be read. With a faulty configuration, the function also prints the fault and a note
-// that says which settings the command uses. If the command line has configuration flags, `usable` returns every fault
-// as an error.
+// status, `state init` and `state reset`. If the configuration has a fault, `usable` returns the daemon's settings, or
+// the defaults if the daemon's settings cannot be read. With a faulty configuration, the function also prints the fault
+// and a note that says which settings the command uses. If the command line has configuration flags, `usable` returns
+// every fault as an error.
 func usable(c *cobra.Command) (*disk.Settings, error) {
 	s, err := load(c)
 	if err == nil || config.HasFlags(c.Flags()) {

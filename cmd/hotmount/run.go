@@ -63,8 +63,8 @@ func loadAndKeep(c *cobra.Command, log *report.Log) (*disk.Settings, error) {
 }
 
 // lastGood returns the saved settings, which the daemon uses while the configuration has a fault. lastGood checks the
-// saved settings like any configuration file. With the saved settings, mounted filesystems do not grow, because the
-// faulty configuration may have turned growth off. If no settings were saved, lastGood returns the fault as its error.
+// saved settings like any configuration file. With the saved settings, no filesystem grows, because the faulty
+// configuration may have turned growth off. If no settings were saved, lastGood returns the fault as its error.
 func lastGood(st store.Store, fault error) (*disk.Settings, error) {
 	file, err := st.KeptSettings()
 	if errors.Is(err, fs.ErrNotExist) {

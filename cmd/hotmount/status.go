@@ -40,7 +40,7 @@ func statusCommand() *cobra.Command {
 	return configured(c)
 }
 
-// statusVerdict returns an error if a disk needs attention.
+// statusVerdict returns an error if a disk is refused, failed or not grown.
 func statusVerdict(st *cli.Status) error {
 	if bad := st.Bad(); bad > 0 {
 		return foundError{fmt.Errorf("%s refused, failed or not grown", disk.Count(bad, "disk"))}

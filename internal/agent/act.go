@@ -79,9 +79,9 @@ func unconfirmed(st *state, done disk.Action) error {
 }
 
 // If the last look at a disk is older than oldestLook, the agent looks at the disk again before the mount. Another
-// program can begin to use the disk without an event. If the disk has had an event since the last look began, the limit
-// is oldestLookBefore, and not oldestLook. Actions other than mounts run in programs, which look at the disk
-// themselves.
+// program can begin to use the disk without an event. If another look at the disk is already requested, for example
+// after an event, the limit is oldestLookBefore, and not oldestLook. Actions other than mounts run in programs, which
+// look at the disk themselves.
 const (
 	oldestLook       = 5 * time.Second
 	oldestLookBefore = 100 * time.Millisecond
@@ -256,16 +256,17 @@ func (a *Agent) actionEnded(name string, seq uint64, action disk.Action, err err
 	a.lookNext(name) // the action may have failed because the disk is gone
 }
 
-// stopPatience is how long PID 1 may take to stop a mount unit. stopPatience equals the longest timeout of any mount
-// unit (unit.MountTimeout).
+// stopPatience is how long PID 1 may take to stop a mount unit. stopPatience equals the timeout of hotmount's mount
+// units (unit.MountTimeout).
 const stopPatience = 15 * time.Minute
 
 // The method `unmounted` evaluates PID 1's answer about a disk whose mount has ended. The parameter `plugged` is the time
 // at which the disk's device unit became plugged (CLOCK_MONOTONIC), or 0 if the unit is not plugged.
 //
 // PID 1 ends a mount when the disk's device unit becomes unplugged. PID 1 may consider an attached disk unplugged when
-// systemd is upgraded or a udev rule changes. A soft reboot also ends all mounts. After a soft reboot, the device unit
-// becomes plugged when the new userspace starts. If PID 1 did not end the mount, somebody unmounted the disk by hand.
+// systemd is upgraded or a udev rule changes. A soft reboot also ends all mounts. After a soft reboot, the parameter
+// `plugged` is not earlier than the start of the new userspace. If PID 1 did not end the mount, somebody unmounted the
+// disk by hand.
 // PID 1 tries only once to end a mount, and the try takes at most stopPatience. If the agent still found the disk
 // mounted after the time plugged + stopPatience, PID 1's try had failed. After a failed try of PID 1, too, the agent
 // concludes that somebody unmounted the disk by hand.

@@ -16,10 +16,10 @@
 //	looking      the look failed                                backing off
 //	looking      nothing is to be done, or nothing yet          idle
 //	looking      the mount ended for an unknown reason          waiting (to ask PID 1 why)
-//	looking      a refusal needs to know who has the disk open  waiting (to find out)
+//	looking      a refusal or hold must know who uses the disk  waiting (to find out)
 //	looking      an action is to be done                        waiting (for its turn)
 //	looking      a disk left, and this disk may be its copy     looking
-//	looking      another disk has the mount point               idle
+//	looking      an old mount still has the mount point         idle
 //	looking      the action to be done failed a moment ago      backing off
 //	waiting      its turn has come, to ask a question           acting
 //	waiting      its turn has come, the decision still holds    acting
@@ -132,8 +132,9 @@ func (a *Agent) Accept(ctx context.Context, name string, seq uint64, shown disk.
 	return answer, err
 }
 
-// Release unmounts the disk. The disk stays unmounted until it is attached again or accepted, or until a reboot. The
-// parameter seq is the disk sequence number of the intended attachment, as in Accept.
+// Release unmounts the disk, or removes the link of a block volume. hotmount neither mounts the disk nor gives it out
+// again until the disk is attached again or accepted, or until a reboot. The parameter seq is the disk sequence number
+// of the intended attachment, as in Accept.
 func (a *Agent) Release(ctx context.Context, name string, seq uint64) error {
 	var dep *departure
 	var err error

@@ -43,8 +43,8 @@ const (
 	// takes longer than proofPatience counts only against proofsInAll, and no longer against proofsAtOnce.
 	proofsInAll   = 64
 	proofPatience = time.Minute
-	// A look that takes longer than lookPatience hangs on dead storage. The number of looks needs no other limit,
-	// because each disk has at most one look at a time.
+	// A look that takes longer than lookPatience probably hangs on dead storage. The number of looks needs no other
+	// limit, because each disk has at most one look at a time.
 	lookPatience = 10 * time.Second
 	// growthsAtOnce is the largest number of mounted filesystems that are measured and grown at the same time.
 	growthsAtOnce = 2

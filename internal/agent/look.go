@@ -160,9 +160,9 @@ func (a *Agent) decide(name string, f *disk.Facts) {
 	}
 }
 
-// The method `outdated` reports whether a decision to mount the disk is outdated, because another disk has left since
-// the look began. The filesystem may be a copy of the filesystem on that other disk. The facts of the look may contain
-// neither the other disk nor the record that it has left.
+// The method `outdated` reports whether a decision to mount the disk is outdated, because another disk with a recorded
+// filesystem has left since the look began. The filesystem may be a copy of the filesystem on that other disk. The
+// facts of the look may contain neither the other disk nor the record that it has left.
 func (a *Agent) outdated(st *state, d disk.Decision) bool {
 	return d.Action == disk.Mount && st.peers.since != a.leftCount
 }
@@ -178,9 +178,10 @@ func (a *Agent) rest(st *state) {
 	}
 }
 
-// unkeepUnmounted removes the record that the disk is to stay unmounted, if the disk is mounted or given out. A mounted
-// disk can have this record if the agent ended during a release, or if somebody mounted the disk again. If another look
-// is already requested, the facts of this look may be outdated, so the record stays.
+// unkeepUnmounted removes the record that the disk is to stay unmounted or to be mounted again, if the disk is mounted
+// or given out. A mounted disk can be on record as unmounted if the agent ended during a release, or if somebody
+// mounted the disk again. If the mount is leaving, the record stays. If another look is already requested, the facts of
+// this look may be outdated, so the record stays.
 func (a *Agent) unkeepUnmounted(st *state) {
 	s := &st.facts.Standing
 	if s.Unmounted == "" && !s.Remount || !st.decision.Mounted() && !st.decision.GivenOut() {

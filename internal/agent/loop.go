@@ -8,16 +8,16 @@ import (
 	"hotmount/internal/disk"
 )
 
-// checkPeriod is the time between two checks of the mounted disks for faults. A fault causes no event. If no check has
-// run yet, a check also starts once the loop has been idle for restAfter. Changes other than faults cause events, or
-// are found by the periodic look at every disk (Settings.Rescan).
+// checkPeriod is the longest time between two checks of the mounted disks for faults. A fault causes no event. If no
+// check has run yet, a check also starts once the loop has been idle for restAfter. Changes other than faults cause
+// events, or are found by the periodic look at every disk (Settings.Rescan).
 const checkPeriod = 10 * time.Minute
 
 // restAfter is how long the loop must be idle before it starts the first check.
 const restAfter = time.Minute
 
-// The constant `patience` is how long Run waits for running work to end. The duration is so short that SIGTERM stops the
-// daemon within a second.
+// The constant `patience` is how long Run waits for running work to end. Run waits at most twice, so SIGTERM stops the
+// daemon within about a second.
 const patience = 500 * time.Millisecond
 
 // Run runs the loop until ctx ends. At its end, Run leaves all mounts as they are, and PID 1 finishes the jobs that it
@@ -75,9 +75,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// The method `beats` returns a ticker, and the function that the loop calls at each tick. Each tick feeds the watchdog.
-// At least once per checkPeriod, a tick also starts a check of the mounted disks, because one wake-up costs less than
-// two.
+// The method `beats` returns a ticker, and the function that the loop calls at each tick. Each tick feeds the watchdog,
+// if any. At least once per checkPeriod, a tick also starts a check of the mounted disks, because one wake-up costs
+// less than two.
 func (a *Agent) beats(ctx context.Context) (*time.Ticker, func()) {
 	period := checkPeriod
 	if a.watchdog > 0 {

@@ -124,9 +124,9 @@ func attached(peers []disk.Peer, seq uint64) bool {
 }
 
 // The method `note` requests a record of the disk's content if hotmount does not mount the content. With the record,
-// hotmount notices at the next boot if the content is missing. Content that is about to be mounted or is being
-// overwritten is not recorded. Content of the system's disk is also not recorded, because without that disk the node
-// does not boot.
+// hotmount notices at the next boot if the content is missing. Content that is about to be mounted is not recorded,
+// unless an action on the disk has failed. Content that is being overwritten is not recorded. Content of the system's
+// disk is also not recorded, because without that disk the node does not boot.
 func (a *Agent) note(st *state, c *disk.Content) {
 	f, d := &st.facts, st.decision
 	i := f.Standing.Intent

@@ -98,7 +98,7 @@ func (a *Agent) currentDecision(f *disk.Facts) (disk.Decision, string) {
 	return d, why
 }
 
-// startDeparture starts to unmount the disk at the operator's request.
+// startDeparture starts to unmount the disk, or to remove its link, at the operator's request.
 func (a *Agent) startDeparture(name string, seq uint64) (*departure, error) {
 	st := a.disks[name]
 	switch {

@@ -15,7 +15,8 @@ const saveAfter = time.Second
 
 // saveEvery is the least time between two writes of the records of mounted filesystems, because each write rewrites and
 // syncs a file. If several disks come within saveEvery, the later writes wait. The daemon itself uses its sightings at
-// once (Host.Expect). A departure is recorded without delay, because no later look can find the departure.
+// once (Host.Expect). A departure is recorded without delay, because no later look can find the departure. Found
+// content is also recorded without delay, and the waiting sightings are recorded with it.
 const saveEvery = 250 * time.Millisecond
 
 // The type `saves` describes the sightings that are still to be recorded.

@@ -16,9 +16,9 @@ const (
 	looking
 	// waiting: the disk waits in a lane for its turn.
 	waiting
-	// acting: the decision is being carried out.
+	// acting: the decision is being carried out, or a question about the disk is being asked.
 	acting
-	// backingOff: an action has failed. The action is retried later, or at once when the disk has changed.
+	// backingOff: an action or a look has failed. The action is retried later, or at once when the disk has changed.
 	backingOff
 )
 
@@ -53,7 +53,7 @@ type state struct {
 	// mount, or if an unmount by hand could not be recorded. The loop also sets `remount` when the operator accepts the
 	// disk.
 	remount bool
-	// decisionWithOpeners is a decision for which the agent has already asked who has the disk open. While the disk's
+	// decisionWithOpeners is a decision for which the agent need not ask again who has the disk open. While the disk's
 	// decision stays the same, the agent does not ask again. The end of an action clears decisionWithOpeners.
 	decisionWithOpeners disk.Decision
 	// unreported is true if the decision is new, and is to be reported once the agent knows who has the disk open.

@@ -68,9 +68,9 @@ type tries struct {
 	retryAfter  time.Time
 	// The field `retry` is the time at which the disk is to be looked at again, or zero if no retry is due.
 	retry time.Time
-	// The field mayHaveWritten is true if the failed action may have written to the disk since the last look. The next
-	// look adds the writes of the failed action to failedFacts, because these writes do not count as a change of the
-	// disk.
+	// The field mayHaveWritten is true if the failed action, or a process that has the disk open, may have written to
+	// the disk since the last look. The next look adds these writes to failedFacts, because these writes do not count
+	// as a change of the disk.
 	mayHaveWritten bool
 }
 

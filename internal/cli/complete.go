@@ -13,7 +13,7 @@ import (
 	"hotmount/internal/policy"
 )
 
-// The functions in this file return completions for shells. The Debian package contains cobra's scripts, which ask
+// Most functions in this file return completions for shells. The Debian package contains cobra's scripts, which ask
 // hotmount for completions. The completion functions leave out anything that they cannot read, because a press of the
 // tab key should print no error.
 

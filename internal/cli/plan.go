@@ -25,9 +25,9 @@ import (
 // Prover is a function that reads a disk and returns its content.
 type Prover func(ctx context.Context, f *disk.Facts, s *disk.Settings) (disk.Content, error)
 
-// Plan prints for every disk what the daemon would do with the disk, and why. Plan returns the disks. If verbose is
-// true, Plan prints the evidence for each disk below the table. If the caller is root, Plan also reads the disks with
-// unknown content.
+// Plan prints for every disk what the daemon would do with the disk, and why. Plan omits an ignored disk without a
+// size. Plan returns all disks. If verbose is true, Plan prints the evidence for each disk below the table. If the
+// caller is root, Plan also reads the disks with unknown content, except the disks that the daemon reads (daemonReads).
 func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, prove Prover, verbose bool) ([]disk.Facts, error) {
 	disks, _, err := usage.Scan(ctx, h.For(s), map[string]int{})
 	if err != nil {
@@ -115,7 +115,7 @@ func daemonReads(l *disk.Line, daemon string) bool {
 	return daemon == "running" && l != nil && (l.Decision.Action == disk.Prove || l.Decision.Action == disk.Format)
 }
 
-// WarnMissing warns about class directories that do not exist. hotmount does not create class directories.
+// WarnMissing warns about configured class directories that do not exist. hotmount.service creates only /mnt/disks.
 func WarnMissing(w io.Writer, src config.Source, s *disk.Settings) error {
 	var warnings strings.Builder
 	for i := range s.Classes {
@@ -154,9 +154,9 @@ func WarnHeld(w io.Writer, h inventory.Host, s *disk.Settings) error {
 	return nil
 }
 
-// OtherSettings prints a note if the settings differ from the running daemon's settings. The daemon's unit may have
-// another environment or other flags than this command. The configuration may also have changed since the daemon loaded
-// it.
+// OtherSettings prints a note if the settings differ from the settings of the daemon that runs, or that ran last since
+// the boot. The daemon's unit may have another environment or other flags than this command. The configuration may also
+// have changed since the daemon loaded it.
 func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 	theirs, err := st.Settings()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {

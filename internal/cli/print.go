@@ -74,11 +74,11 @@ func Colour(w io.Writer) bool {
 	return Terminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// columns is the maximum width of the table, in characters.
+// columns is the maximum width of a text from the function `wrap`, in characters. The narrow table is not wider either.
 const columns = 100
 
-// The function `wrap` breaks a text at spaces so that no line has more characters than the constant `columns`. The
-// parameter `indent` is the text at the start of each line except the first.
+// The function `wrap` breaks a text at spaces so that no line has more characters than the constant `columns`. A longer
+// word has a longer line. The parameter `indent` is the text at the start of each line except the first.
 func wrap(text, indent string) string {
 	var b strings.Builder
 	width := 0
@@ -99,7 +99,7 @@ func wrap(text, indent string) string {
 	return b.String()
 }
 
-// age returns a duration in words, in its largest unit.
+// age returns a duration as text in one unit, such as "47h". age returns "-" for a negative duration.
 func age(d time.Duration) string {
 	switch {
 	case d < 0:

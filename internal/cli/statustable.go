@@ -134,8 +134,8 @@ func printTable(w io.Writer, s *Status, wide bool, now time.Time) error {
 		return string([]rune(s)[:n-1]) + "…"
 	}
 	serial := func(s string) string {
-		// The column of the serials also shows the names of logical volumes. The table shows the beginning and the end
-		// of a long name, because long names can differ at either end.
+		// The column of the serials also shows the names of logical volumes. The wide table shows the beginning and the
+		// end of a long name, because long names can differ at either end.
 		if all := []rune(disk.Visible(s)); wide && len(all) > widestSerial {
 			return string(all[:widestSerial/2]) + "…" + string(all[len(all)-widestSerial/2+1:])
 		}
@@ -172,7 +172,7 @@ func (d *DiskStatus) title() string {
 	return d.Disk + " (" + disk.Visible(d.Name) + ")"
 }
 
-// paint returns the line in colour if the state needs attention.
+// paint returns the line in colour if the state needs attention, and a dim line for an ignored disk.
 func paint(state, line string) string {
 	switch state {
 	case "refused", "failed":

@@ -100,8 +100,8 @@ func (c class) checkActions() {
 	}
 }
 
-// checkOverlap adds a fault if an earlier class has the same selectors, or if one of the two class directories contains
-// the other.
+// checkOverlap adds a fault if an earlier class has the same selectors, unless these are the default selectors.
+// checkOverlap also adds a fault if one of the two class directories contains the other.
 func (c class) checkOverlap(earlier class) {
 	at, other := c.places[""], earlier.places[""]
 	name := fmt.Sprintf("%s (line %d)", other.key, other.line)

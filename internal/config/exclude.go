@@ -77,7 +77,7 @@ func (e exclusion) patterns(key string, patterns []string, wrong func(string) st
 }
 
 // diskName matches the kernel names of disks and partitions (virtblk_name_format in drivers/block/virtio_blk.c,
-// sd_format_disk_name in drivers/scsi/sd.c, nvme_alloc_ns in drivers/nvme/host/core.c, bdevname in
+// sd_format_disk_name in drivers/scsi/sd.c, nvme_alloc_ns in drivers/nvme/host/core.c, add_partition in
 // block/partitions/core.c).
 const diskName = `^(?:[vs]d[a-z]+(?:[1-9][0-9]*)?|(?:nvme[0-9]+n|dm-|loop)[0-9]+(?:p[1-9][0-9]*)?)$`
 
@@ -180,8 +180,8 @@ func (l limit) wrong(transport, key, pattern string) string {
 	return ""
 }
 
-// The function `literal` returns the common beginning of all texts that match the pattern. The second result reports
-// whether the common beginning is the only text that matches the pattern.
+// The function `literal` returns a common beginning of all texts that match the pattern. If the second result is true,
+// the common beginning is the only text that matches the pattern.
 func literal(pattern string) (start string, complete bool) {
 	if expression, ok := strings.CutPrefix(pattern, regexpPrefix); ok {
 		re, err := regexp.Compile(expression)

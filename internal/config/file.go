@@ -34,7 +34,7 @@ func (src *Source) read() ([]document, error) {
 		trust = rootAlone
 	}
 	// A user who may write to the directory can remove the configuration file, and thereby the exclusions in the file.
-	// In a sticky directory such as /tmp, users cannot remove the files of other owners.
+	// In a sticky directory such as /tmp, only the directory's owner can remove the files of other owners.
 	info, err := os.Stat(filepath.Dir(file))
 	if err == nil && info.Mode()&fs.ModeSticky == 0 {
 		if err := trust(info); err != nil {

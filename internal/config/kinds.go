@@ -22,8 +22,8 @@ type kind struct {
 	// kind.expected describes the texts that parse accepts.
 	expected string
 	parse    func(string) (any, bool)
-	// If parse refuses a text, the function `wrong` describes what parse accepts instead. The description is more precise
-	// than kind.expected. The field `wrong` may be nil.
+	// If parse refuses a text, the function `wrong` describes what parse accepts instead. The description can be more
+	// precise than kind.expected. The field `wrong` may be nil.
 	wrong func(string) string
 }
 

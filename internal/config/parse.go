@@ -75,7 +75,7 @@ func parse(documents []document) *parser {
 	return p
 }
 
-// fillIn adds the default values of the keys that the class omits.
+// fillIn adds the default values of the keys that the class omits. A class with a selector gets no default selectors.
 func (s *section) fillIn() {
 	values := fields(classDefaults())
 	if s.selects() {

@@ -1,6 +1,6 @@
 // Package csi finds the CSI drivers on the node by the names of files. Package csi does not communicate with drivers.
 // Package csi also finds a driver that is not running, because at boot a driver's files exist before the driver starts.
-// A driver that ends normally removes its files.
+// A driver that ends normally removes its sockets.
 package csi
 
 import (

@@ -39,7 +39,8 @@ var known = map[string]disk.Reach{
 	"csi.juicefs.com":                  0, // juicedata/juicefs-csi-driver
 	"kubevirt.io.hostpath-provisioner": 0, // kubevirt/hostpath-provisioner
 
-	// The following drivers attach disks behind a network. Longhorn and LINSTOR build their devices on the node.
+	// The following drivers, except csi-isilon, attach disks behind a network. Longhorn and LINSTOR build their devices
+	// on the node.
 	"rbd.csi.ceph.com":         disk.Fabric,               // ceph/ceph-csi
 	"driver.longhorn.io":       disk.Fabric | disk.Mapper, // longhorn/longhorn-manager
 	"linstor.csi.linbit.com":   disk.Fabric | disk.Mapper, // piraeusdatastore/linstor-csi

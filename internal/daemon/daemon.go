@@ -30,7 +30,8 @@ import (
 type Daemon struct {
 	Host     inventory.Host
 	Settings *disk.Settings
-	// Load reads the settings again after SIGHUP.
+	// Load reads the settings again after SIGHUP, and every loadEvery while a configuration that was faulty at start is
+	// not corrected.
 	Load func() (*disk.Settings, error)
 	Log  *report.Log
 	// Socket is the path of the control socket.
@@ -148,7 +149,7 @@ func (p *parts) watchNodes(ctx context.Context) error {
 const loadEvery = 10 * time.Second
 
 // reload replaces all settings on SIGHUP, or keeps all settings if the new configuration is faulty. If the
-// configuration was faulty at start, the function `reload` also replaces the settings once the configuration is correct.
+// configuration was faulty at start, the method `reload` also replaces the settings once the configuration is correct.
 func (p *parts) reload(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)

@@ -20,10 +20,12 @@ import (
 
 // attempt is what the journal contains about one attempt to mount.
 type attempt struct {
-	// The field `mount` contains the messages of mount(8), and the message of PID 1 if PID 1 ended mount(8) after the
-	// timeout. The field `kernel` contains the kernel's messages. Both fields are in the order of the journal.
+	// The field `mount` contains the messages of mount(8), or of a process that could not execute mount(8). The field
+	// `mount` also contains the message of PID 1 if PID 1 ended mount(8) after the timeout. The field `kernel` contains
+	// the kernel's messages. Both fields are in the order of the journal.
 	mount, kernel []string
-	// result is the result of the mount unit's job (JOB_RESULT in systemd.journal-fields(7)), empty if unknown.
+	// result is the result of the mount unit's job (the field JOB_RESULT, job_emit_done_message in systemd's
+	// src/core/job.c), empty if unknown.
 	result string
 	// unread is the reason why the journal could not be read, or nil.
 	unread error
@@ -95,15 +97,16 @@ func (a *attempt) add(e report.Entry, f *disk.Facts, class *disk.Class) {
 		}
 		fallthrough
 	case !strings.HasPrefix(line, "dmesg(1) may have more information"):
-		// A message of mount(8) begins with the mount point, which hotmount's message already contains.
+		// A message of mount(8) begins with the mount point. The name of the mount unit in hotmount's message already
+		// shows the mount point.
 		if _, words, ok := strings.Cut(strings.TrimPrefix(line, "mount: "), ": "); ok && len(a.mount) < mostLines {
 			a.mount = append(a.mount, words)
 		}
 	}
 }
 
-// aboutOptions reports whether a line of the kernel is about a mount option of the class. The kernel's line about a
-// mount option names no disk.
+// aboutOptions reports whether a line of the kernel that names no disk is about a mount option of the class. A line of
+// the filesystem that quotes no word counts as such a line if the class has mount options.
 func aboutOptions(line string, class *disk.Class) bool {
 	kind, words, ok := strings.Cut(line, ": ")
 	if !ok || !strings.EqualFold(kind, disk.XFS) && !strings.EqualFold(strings.TrimSuffix(kind, "-fs"), disk.Ext4) {
@@ -145,7 +148,7 @@ var causes = []struct {
 }
 
 // mountError returns an error that contains the messages of the attempt, the meaning of these messages for the disk,
-// and a remedy. The error wraps a *disk.NodeError for a fault of the node or of the configuration.
+// and a remedy, if any. The error wraps a *disk.NodeError for a fault of the node or of the configuration.
 func (a *attempt) mountError(f *disk.Facts, class *disk.Class, fstype string) error {
 	kernel, mount := strings.Join(a.kernel, " / "), strings.Join(a.mount, " / ")
 	meaning := "nothing reports damage; to check the options of class CLASS: hotmount config check"

@@ -10,8 +10,9 @@ import (
 	"hotmount/internal/uevent"
 )
 
-// mayBeDisk reports whether a kernel name can belong to a disk that a class selects, or to a partition of such a disk.
-// The parameter `loops` is true if a class selects loop devices. On many nodes, loop devices come and go often.
+// mayBeDisk reports whether a kernel name belongs to a common kind of disk that a class can select, or to a partition
+// of such a disk. A class can select other devices, such as mmcblk0, too. The parameter `loops` is true if a class
+// selects loop devices. On many nodes, loop devices come and go often.
 func mayBeDisk(name string, loops bool) bool {
 	if loops && strings.HasPrefix(name, "loop") {
 		return true

@@ -22,8 +22,8 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 	defer forget()
 	requestedAt := u.host.Monotonic()
 	over, err := u.requestMount(ctx, f, class, uuid, fstype)
-	// An existing mount unit belongs to the previous mount, or was started by an earlier daemon. The earlier daemon may
-	// have ended while the log of the filesystem was being recovered.
+	// An existing mount unit belongs to the previous mount, or was started by an earlier daemon or by a request whose
+	// answer was lost. The earlier daemon may have ended while the log of the filesystem was being recovered.
 	exists := errors.Is(err, unit.ErrExists)
 	var held error
 	if exists {
@@ -53,7 +53,8 @@ func (u units) Mount(ctx context.Context, f *disk.Facts, class *disk.Class, uuid
 		err = errors.Join(err, u.Manager.Run(ctx, disk.ProgramCleanup, f.ID, path))
 	}
 	if err == nil {
-		// The success of the mount shows that all processes that used the filesystem earlier have closed it.
+		// The mount of an XFS filesystem succeeds only when all processes that used the filesystem earlier have closed
+		// it. Users of an ext4 filesystem on a detached disk do not prevent its mount, and no message names them.
 		err = disk.OfNode(u.host.Store.ForgetHolders(uuid))
 	}
 	return err

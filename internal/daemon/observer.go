@@ -33,8 +33,8 @@ type observer struct {
 // unreadable events: an event is unreadable if the filesystem label on a block volume contains an equals sign.
 const rescanEntryEvery = time.Minute
 
-// Report reports an event. Report makes no journal entry for a decision that an earlier daemon has logged in the same
-// words.
+// Report reports an event. Report makes no journal entry for a refusal or a hold that an earlier daemon has logged in
+// the same words, or for an unselected disk that was already logged (report.Board.Repeats).
 func (o observer) Report(e disk.Event) {
 	if !o.board.Repeats(e) {
 		o.Log.Report(e)
@@ -89,13 +89,13 @@ const (
 // daemon starts, each disk causes a change, and each write contains the lines of all disks.
 const publishAfter = 100 * time.Millisecond
 
-// publishEvery is the least time between two writes of the status. A node with many disks has many changes, and each
-// write takes long.
+// publishEvery is the least time between two writes of the status, except before READY and when the daemon ends. A node
+// with many disks has many changes, and each write takes long.
 const publishEvery = 500 * time.Millisecond
 
 // publish writes the status and the metrics after each change. The metrics are also written every metricsPeriod. No
-// metrics are written if their directory does not exist when the daemon starts. The sandbox of the daemon does not show
-// a directory that is created after the start.
+// metrics are written if their directory does not exist when the daemon starts. In the sandbox of the daemon, a
+// directory that is created after the start is read-only.
 func (o observer) publish(ctx context.Context, directory string) error {
 	var tick <-chan time.Time
 	if info, err := os.Stat(directory); directory != "" && err == nil && info.IsDir() {

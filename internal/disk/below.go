@@ -9,16 +9,16 @@ import (
 
 // Underlying is a disk beneath a device-mapper or md device.
 type Underlying struct {
-	// Name is the kernel name of the disk.
+	// Name is the kernel name of the disk, or "all paths" for a multipath device that has lost every path.
 	Name string `json:"name"`
 	// Serial is the disk's serial, as in Facts, or empty if the serial is not known.
 	Serial string `json:"serial,omitempty"`
-	// Gone reports that the disk was detached. A device that is built on a detached disk cannot work. A disk that is
+	// Gone reports that the disk was detached, and that the device cannot work without the disk. A disk that is
 	// attached again is a new disk to the kernel, so Gone stays set until the device is set up again.
 	Gone bool `json:"gone,omitempty"`
 }
 
-// Lost returns the first detached disk beneath the device, or nil if all disks beneath the device are attached.
+// Lost returns the first detached disk in Below, or nil if Below contains no detached disk.
 func (f *Facts) Lost() *Underlying {
 	for i := range f.Below {
 		if f.Below[i].Gone {
@@ -56,7 +56,8 @@ func (f *Facts) Reopen() string {
 			return fmt.Sprintf("lvchange -an %s; lvchange -ay %[1]s", volume)
 		}
 	case "CRYPT":
-		// The dm/uuid of a LUKS device consists of "CRYPT-LUKS2-", the UUID without hyphens, and the name.
+		// The dm/uuid of a LUKS device consists of "CRYPT-LUKS1-" or "CRYPT-LUKS2-", the UUID without hyphens, a hyphen
+		// and the name.
 		version, rest, _ := strings.Cut(rest, "-")
 		id, _, _ := strings.Cut(rest, "-")
 		if uuid, err := hex.DecodeString(id); err == nil && len(uuid) == 16 && strings.HasPrefix(version, "LUKS") {

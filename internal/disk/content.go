@@ -5,24 +5,25 @@ import "strings"
 // Kind is the kind of content on a disk.
 type Kind string
 
-// The kinds of content. The daemon formats only Blank disks, and HalfMade disks on which this node itself began to make
-// the filesystem. Content that cannot be read or recognised is Unknown, never Blank.
+// The kinds of content. Without the operator's token, hotmount formats only Blank disks, and HalfMade disks on which
+// this node itself began to make the filesystem. Content that hotmount finds but does not recognise is Unknown, never
+// Blank.
 const (
-	// Unread: hotmount has not read the disk yet, and udev reports no content.
+	// Unread: no valid proof shows the content, and udev reports no content.
 	Unread Kind = "unread"
-	// Blank: hotmount has proven that the disk contains nothing.
+	// Blank: hotmount has read the disk by the method in Class.Blank, and has found nothing.
 	Blank Kind = "blank"
 	// Filesystem: the disk holds a filesystem with a UUID.
 	Filesystem Kind = "filesystem"
 	// HalfMade: the disk holds a filesystem whose mkfs did not finish. The mkfs may have run on another machine.
 	HalfMade Kind = "half-made"
-	// Other: the disk holds something that cannot be mounted by UUID.
+	// Other: the disk holds something else that hotmount recognises, such as LVM or a filesystem without a valid UUID.
 	Other Kind = "other"
 	// Unknown: the disk cannot be read, or its content is not recognised.
 	Unknown Kind = "unknown"
 )
 
-// Ambivalent is the Type of a Content for which libblkid finds the signatures of more than one format.
+// Ambivalent is the Type of a Content if udev reports the signatures of more than one format (Udev.Ambivalent).
 const Ambivalent = "ambivalent"
 
 // Content describes what is on a disk, and also contains the evidence.
@@ -43,7 +44,7 @@ type Content struct {
 	// Torn reports that a format of the disk did not finish, and that some of the data that mkfs writes is missing. The
 	// superblock can reach the disk before other data, because mkfs flushes only at its end.
 	Torn bool `json:"torn,omitempty"`
-	// Made reports that hotmount has just made the filesystem on this machine.
+	// Made reports that hotmount made the filesystem on this machine, by a format that has just ended.
 	Made bool `json:"made,omitempty"`
 	// Evidence contains one finding per entry, such as the bytes at an offset of the disk.
 	Evidence []string `json:"evidence,omitempty"`

@@ -14,13 +14,13 @@ type Action string
 const (
 	// Ignore: hotmount must not use the disk.
 	Ignore Action = "ignore"
-	// Hold: the disk waits until the operator accepts it.
+	// Hold: the disk waits until the operator accepts it, or until the cause of the hold is gone.
 	Hold Action = "hold"
 	// Refuse: the disk must not be used in its present state.
 	Refuse Action = "refuse"
 	// Prove: hotmount must prove what is on the disk before any other decision.
 	Prove Action = "prove"
-	// Format: the disk is proven blank, and its class creates filesystems.
+	// Format: the disk is proven blank or half-made by this node, and its class creates filesystems.
 	Format Action = "format"
 	// Mount: the disk holds an accepted filesystem with a UUID.
 	Mount Action = "mount"
@@ -38,10 +38,10 @@ const (
 type Decision struct {
 	Action Action `json:"action"`
 	Reason Reason `json:"reason"`
-	// Class is the name of the class that selected the disk, or empty if no class selected the disk.
+	// Class is the name of the class to which the disk belongs, or empty if the disk belongs to no class.
 	Class string `json:"class,omitempty"`
 	// UUID and Type name the filesystem that the decision concerns. If hotmount holds a disk that looks blank, UUID can
-	// also name a filesystem that is missing, or a filesystem on another disk.
+	// also name content that is missing, or a filesystem on another disk.
 	UUID string `json:"uuid,omitempty"`
 	Type string `json:"type,omitempty"`
 }
@@ -81,7 +81,8 @@ type Settings struct {
 	CSIIgnore []string `json:"csi_ignore"`
 	// Exclude selects disks that no class may use. A disk is excluded if at least one entry matches the disk.
 	Exclude []Selectors `json:"exclude"`
-	// Classes is the list of classes in order of precedence: a disk belongs to the first class that selects it.
+	// Classes is the list of classes in order of precedence. A disk belongs to the first class that selects it, unless
+	// the disk is a volume of another class.
 	Classes []Class `json:"classes"`
 	// Fault is the reason why the configuration cannot be used, or empty if the configuration can be used. While Fault
 	// is set, the other fields come from the last valid configuration, except that Class.Grow is false. The daemon then
@@ -124,8 +125,8 @@ const (
 	NeighboursIgnore = "ignore"
 )
 
-// The values of Class.Adopt. A class with AdoptAny mounts every filesystem of an accepted type. A class with AdoptKnown
-// mounts only filesystems that this node made or has mounted before, or that the operator has accepted.
+// The values of Class.Adopt. A class with AdoptAny may mount any filesystem of an accepted type. A class with
+// AdoptKnown mounts only filesystems that this node made or has mounted before, or that the operator has accepted.
 const (
 	AdoptAny   = "any"
 	AdoptKnown = "known"
@@ -161,7 +162,7 @@ type Class struct {
 	Options []string `json:"options"`
 	// Blank is the method by which hotmount proves that a disk is blank. "auto" reads every byte of a disk of up to 64
 	// GiB, and samples a larger disk. "full" reads every byte. "sampled" reads samples of a disk of any size.
-	// "unsigned" requires only that the first 4 KiB are zero.
+	// "unsigned" requires only that the first 4 KiB are zero, and that wipefs and blkid find nothing.
 	Blank string `json:"blank"`
 	// MinimumSize is the smallest size, in bytes, of a disk that may be formatted.
 	MinimumSize uint64 `json:"minimum_size"`

@@ -57,11 +57,11 @@ func ParseDev(s string) (Dev, error) {
 	return Dev{uint32(major), uint32(minor)}, nil
 }
 
-// ID names one attachment of one disk. As soon as a disk is gone, the kernel can give its Name and Dev to another disk.
-// Within one boot, the kernel never reuses Seq.
+// ID names one attachment of one disk. Once a disk is gone and nothing has it open, the kernel can give its Name and
+// Dev to another disk. Within one boot, the kernel never reuses Seq.
 type ID struct {
 	// Name is the name that the kernel gives to the disk, such as "vdb". The directory /sys/block contains an entry
-	// with the name of each disk.
+	// with the name of each whole disk.
 	Name string `json:"name"`
 	// Dev is the device number.
 	Dev Dev `json:"dev"`

@@ -3,7 +3,8 @@ package disk
 // Driver is software that attaches disks to the node, or that takes disks of the node for itself. Most drivers are CSI
 // drivers.
 type Driver struct {
-	// Name is the name of the CSI driver, or the name of its directory. The name can contain arbitrary bytes.
+	// Name is the name of the CSI driver, the name of its directory, or hotmount's own name for a driver, such as
+	// "rook". The name can contain arbitrary bytes.
 	Name string
 	// Reach is the set of the kinds of disks that the driver attaches to the node or takes for itself.
 	Reach Reach

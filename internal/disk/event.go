@@ -1,6 +1,7 @@
 package disk
 
-// Event is something that happened to a disk or to the daemon. The journal, the status and the metrics show each event.
+// Event is something that happened to a disk or to the daemon. The events are the source of the journal, the status and
+// the metrics.
 type Event struct {
 	Kind EventKind
 	// Facts are the facts of the disk, or nil if the event does not concern a single disk.
@@ -25,7 +26,7 @@ type EventKind int
 const (
 	// EventDecided: the decision differs from the disk's last decision.
 	EventDecided EventKind = iota
-	// EventMounted: the mount table shows a new mount.
+	// EventMounted: the mount table shows the disk's mount after hotmount has tried to mount the disk.
 	EventMounted
 	// EventFailed: an action on the disk has failed. Each failed try is one event.
 	EventFailed
@@ -34,7 +35,7 @@ const (
 	// EventGone: a disk was detached.
 	EventGone
 	// EventDisregarded: no class selects this partition any longer. hotmount no longer looks at the partition, and does
-	// not change it. EventDisregarded is also the event for a detached disk that no class selected.
+	// not change it. EventDisregarded is also the event for a detached disk whose reason was ReasonUnselected.
 	EventDisregarded
 	// EventBounced: a mount ended because PID 1 considered the disk unplugged, or did a soft reboot. hotmount mounts
 	// the disk again.
@@ -42,6 +43,6 @@ const (
 	// EventNotice: there is a problem that concerns no single disk, and that the operator must solve. Each such problem
 	// is one event.
 	EventNotice
-	// EventProblem: there is an error that concerns no single disk.
+	// EventProblem: there is an error other than a failed action on a disk.
 	EventProblem
 )

@@ -8,9 +8,9 @@ import (
 )
 
 // Facts contains everything that hotmount knows about one disk without reading the disk's content. The facts come from
-// sysfs, the udev database, the mount table and hotmount's stores. Strings from the disk or from udev can contain
-// arbitrary bytes, such as control characters, because anybody may have chosen them. Print such strings only with
-// Visible.
+// sysfs, the udev database, the mount table, the system's configuration and hotmount's stores. Strings from the disk or
+// from udev can contain arbitrary bytes, such as control characters, because anybody may have chosen them. Print such
+// strings only with Visible.
 type Facts struct {
 	ID
 
@@ -22,10 +22,11 @@ type Facts struct {
 	WholeSize uint64 `json:"whole_size,omitempty"`
 	// Size is the size of the disk in bytes.
 	Size uint64 `json:"size"`
-	// Serial is the serial number of the hardware, or the dm/uuid of a device-mapper device. Serial is empty if sysfs
-	// shows neither. Serial can contain arbitrary bytes. virtio truncates a serial after 20 bytes.
+	// Serial is the serial number of the hardware (for NVMe, after NamespacePrefix), or the dm/uuid of a device-mapper
+	// device. Serial is empty if sysfs shows neither. Serial can contain arbitrary characters. virtio truncates a
+	// serial after 20 bytes.
 	Serial string `json:"serial,omitempty"`
-	// Model, Vendor and WWN are values that the hardware reports. Each of them can contain arbitrary bytes.
+	// Model, Vendor and WWN are values that the hardware reports. Each of them can contain arbitrary characters.
 	Model  string `json:"model,omitempty"`
 	Vendor string `json:"vendor,omitempty"`
 	WWN    string `json:"wwn,omitempty"`
@@ -45,8 +46,8 @@ type Facts struct {
 	// is the last bus address in the sysfs path.
 	Slot string `json:"slot,omitempty"`
 	// Fabric reports that the disk is connected over a fabric (iSCSI, Fibre Channel, SRP, NVMe over fabrics). Fabric is
-	// also true if sysfs does not show how the disk is connected. For the network disks of a cloud, Fabric is false,
-	// because these disks look like local disks.
+	// also true if sysfs does not show how an NVMe disk or a virtual device, such as md or nbd, is connected. For the
+	// network disks of a cloud, Fabric is false, because these disks look like local disks.
 	Fabric bool `json:"fabric,omitempty"`
 	// ReadOnly reports that the kernel refuses writes (/sys/block/*/ro).
 	ReadOnly bool `json:"read_only,omitempty"`
@@ -70,13 +71,15 @@ type Facts struct {
 	// Partitions are the kernel names of the disk's partitions.
 	Partitions []string `json:"partitions,omitempty"`
 	// Holders are the kernel names of devices built on the disk or on its partitions (device mapper, md, bcache), at
-	// any depth.
+	// any depth. A mounted partition of the disk is also a holder, and so is the mounted whole disk of a partition.
 	Holders []string `json:"holders,omitempty"`
-	// Below lists the disks beneath a device-mapper or md device, at any depth.
+	// Below lists the disks beneath a device-mapper or md device, at any depth, except detached disks without which the
+	// device still works.
 	Below []Underlying `json:"below,omitempty"`
 	// Loops are the kernel names of the loop devices on the disk, on its partitions, or on devices built on the disk.
-	// For a partition, Loops are the loop devices on the partition or on its whole disk. A loop device does not open
-	// the disk exclusively, so an open with O_EXCL does not detect the loop device.
+	// For a partition, Loops are the loop devices on the partition or on its whole disk. For a loop device, Loops also
+	// contains the other loop devices with the same backing file. A loop device does not open the disk exclusively, so
+	// an open with O_EXCL does not detect the loop device.
 	Loops []string `json:"loops,omitempty"`
 	// LoopsUnsure reports that hotmount cannot tell whether the loop devices in Loops are on this disk or on another
 	// disk.
@@ -84,7 +87,8 @@ type Facts struct {
 	// Bound lists the places at which the disk's device node is bind-mounted (mounts.Bound). For a whole disk, Bound
 	// includes the nodes of its partitions. For a partition, Bound includes the device node of the whole disk.
 	Bound []string `json:"bound,omitempty"`
-	// Neighbours reports that a CSI driver or a virtual machine monitor on the node may open the disk without O_EXCL.
+	// Neighbours reports that a storage driver or a virtual machine monitor on the node may open the disk without
+	// O_EXCL.
 	Neighbours bool `json:"neighbours,omitempty"`
 	// Unlisted reports that the kernel has mounted an XFS or ext4 filesystem of a disk with this name at an unknown
 	// place. PID 1's mount table does not list the mount. The mount is in another mount namespace, or is not complete
@@ -153,8 +157,9 @@ type MountPoint struct {
 	// Options are the options of this mount. SuperOptions are the options of the filesystem.
 	Options      string `json:"options,omitempty"`
 	SuperOptions string `json:"super_options,omitempty"`
-	// Covered reports that the path leads to another mount, which covers this mount. The covering mount is at the same
-	// path or at one of its parent directories. The mount table alone does not show whether a mount is covered.
+	// Covered reports that the path leads to another mount, which covers this mount. hotmount checks this only for
+	// mounts that have the form of its own. The covering mount is at the same path or at one of its parent directories.
+	// The mount table alone does not show whether a mount is covered.
 	Covered bool `json:"covered,omitempty"`
 	// CoveredBy is the path of the covering mount. CoveredBy is empty if the covering mount shows the same directory of
 	// the same filesystem.
@@ -164,7 +169,7 @@ type MountPoint struct {
 // Udev is the udev database's entry for a disk (/run/udev/data/b*).
 type Udev struct {
 	// Initialized reports that udev's rules have run for this attachment. Initialized is true if the entry has a time
-	// of initialisation and the disk's link by sequence number (ID.BySeq).
+	// of initialisation, the disk's link by sequence number (ID.BySeq) and no other DISKSEQ.
 	Initialized bool `json:"initialized"`
 	// NotReady reports that a udev rule has set SYSTEMD_READY=0. UDISKS_IGNORE does not change NotReady.
 	NotReady bool `json:"not_ready,omitempty"`
@@ -199,8 +204,8 @@ func (f *Facts) OfDisk(s string) string {
 	return s[:max(i, 0)]
 }
 
-// PartitionSuffix comes before the partition number in the serial, WWN and slot of a partition, and in the names of
-// udev's links.
+// PartitionSuffix comes before the partition number in the serial, the slot and the result of WorldWide of a partition.
+// PartitionSuffix is also part of the names of udev's links.
 const PartitionSuffix = "-part"
 
 // Holds reports whether udev or the kernel has found content on the disk.
@@ -209,8 +214,8 @@ func (f *Facts) Holds() bool {
 	return len(f.Partitions) > 0 || u.FSType != "" || u.FSUsage != "" || u.Ambivalent != "" || u.PartTable != ""
 }
 
-// MountedBy reports whether the root directory of the disk's filesystem is mounted at a path that ends in the UUID. A
-// path that ends in a UUID is in the directory of a current or a former class.
+// MountedBy reports whether the root directory of the disk's filesystem is mounted at a path that ends in the UUID.
+// MountedBy takes such a path for a mount point of a current or a former class.
 func (f *Facts) MountedBy(uuid string) bool {
 	return slices.ContainsFunc(f.Mounts, func(m MountPoint) bool { return m.Root == "/" && path.Base(m.Path) == uuid })
 }

@@ -45,7 +45,8 @@ type Fit struct {
 	Size uint64 `json:"size"`
 	// Geometry is the filesystem's geometry after the attempt.
 	Geometry Geometry `json:"geometry"`
-	// Failure is why the filesystem does not fill the disk, or empty if the filesystem fills the disk.
+	// Failure is why the filesystem does not fill the disk, or empty if the filesystem fills the disk or must not grow
+	// (Facts.Fixed).
 	Failure string `json:"failure,omitempty"`
 	// Recorded reports that the superblock of the ext4 filesystem records errors. The filesystem cannot grow until
 	// e2fsck has repaired the errors.

@@ -26,7 +26,7 @@ func (f *Facts) ControllerSerial(serial string) string {
 
 // Identity distinguishes a disk from others across reboots, as far as possible. Two identities with serials are of the
 // same disk if the serials match. If one of the identities has no serial, the WWNs must match. hotmount recognises a
-// disk without serial and WWN only by its slot and size.
+// disk without serial and WWN by its slot, mostly together with its size.
 type Identity struct {
 	// Boot is the kernel's boot id (/proc/sys/kernel/random/boot_id). Within one boot, Seq is sufficient to identify
 	// the disk.
@@ -96,7 +96,7 @@ func (i Identity) Hardware(other Identity) (same, decides bool) {
 
 // Like reports whether the two identities may be of one disk, even if the disk was detached and attached again in the
 // same boot. The sizes must be equal, and the serials or WWNs must match. If serials and WWNs do not decide this
-// (Hardware), the slots must be equal.
+// (Hardware), the slots must be equal, and neither identity may have a serial.
 func (i Identity) Like(other Identity) bool {
 	if i.Size != other.Size {
 		return false
@@ -123,8 +123,8 @@ func (i Identity) ResizedTo(other Identity) bool {
 
 // MayBe reports whether i may be the disk of an earlier record (other), even if facts of the disk have changed. A disk
 // with another size or with a new serial may still be the same disk. The serials or WWNs must match. If serials and
-// WWNs do not decide this (Hardware), the slots must be equal. Within one boot, MayBe compares only the sequence
-// numbers.
+// WWNs do not decide this (Hardware), the slots must be equal. If i has no slot, Like decides. Within one boot, MayBe
+// compares only the sequence numbers.
 func (i Identity) MayBe(other Identity) bool {
 	if i.Boot == other.Boot {
 		return i.Seq == other.Seq
@@ -138,8 +138,9 @@ func (i Identity) MayBe(other Identity) bool {
 	return i.Slot == other.Slot
 }
 
-// Given is the permanent record that a disk was given out as a block volume. The content of the disk belongs to the
-// user of the volume, even if the content looks like a filesystem.
+// Given is the record that a disk was given out as a block volume. The record stays until a format with the operator's
+// token, or until a reset of all records. The content of the disk belongs to the user of the volume, even if the
+// content looks like a filesystem.
 type Given struct {
 	Serial string `json:"serial"`
 	WWN    string `json:"wwn,omitempty"`

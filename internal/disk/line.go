@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Line is the state of one disk, as the daemon last published it. Every user may read a Line, because a Line contains
-// no data from the disk except names such as the type and the UUID.
+// Line is the state of one disk, as the daemon last published it. Every user may read a Line. Data from the disk in a
+// Line are names, such as the type and the UUID. Some messages also contain up to 16 bytes of the content.
 type Line struct {
 	Disk string `json:"disk"`
 	// Seq is the disk sequence number. A Line does not apply to a disk with another sequence number.

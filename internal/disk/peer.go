@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Peer is an attached disk with the same serial, WWN or UUID as the disk whose Facts contain the Peer. A Peer contains
-// only the facts that the policy needs.
+// Peer is an attached disk with the same serial, WWN or UUID as the disk whose Facts contain the Peer, or the disk in
+// Facts.Moved. A Peer contains only the facts that the policy needs.
 type Peer struct {
 	ID
 	Slot string `json:"slot,omitempty"`
@@ -110,7 +110,7 @@ func (f *Facts) FindPeers(all []*Facts) {
 			f.Moved = &p
 		}
 	}
-	// The order of the peers is stable, because messages name the first peer.
+	// The order of SameSerial and SameWWN is stable, because messages name the first peer.
 	for _, same := range [...][]Peer{f.SameSerial, f.SameWWN} {
 		slices.SortFunc(same, func(a, b Peer) int { return cmp.Compare(a.Seq, b.Seq) })
 	}

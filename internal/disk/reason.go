@@ -54,7 +54,7 @@ const (
 	ReasonPartition    Reason = "partition-without-filesystem"
 	ReasonLost         Reason = "disk-below-gone"
 
-	// The disk waits until the operator accepts it.
+	// The disk waits until the operator accepts it, or until the cause of the hold is gone.
 	ReasonFormatOff    Reason = "formatting-off"
 	ReasonSettings     Reason = "configuration-fault"
 	ReasonPresent      Reason = "attached-before-installation"

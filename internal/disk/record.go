@@ -22,7 +22,7 @@ type Record struct {
 	// UUID is the UUID of the new filesystem. A format that is restarted after a crash has the same UUID in a new
 	// record.
 	UUID string `json:"uuid"`
-	// Type is the type of the filesystem, empty for XFS.
+	// Type is the type of the filesystem. An empty Type means XFS.
 	Type string `json:"type,omitempty"`
 	// By is ByDaemon or ByOperator.
 	By string `json:"by"`
@@ -39,7 +39,7 @@ type Record struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// Time returns the time at which the format began. If Begun is in the future, Time returns Noticed.
+// Time returns the time at which the format began. If Begun is in the future and Noticed is set, Time returns Noticed.
 func (r *Record) Time(now time.Time) time.Time {
 	if r.Begun.After(now) && !r.Noticed.IsZero() {
 		return r.Noticed
@@ -52,7 +52,8 @@ func (r *Record) Made() bool { return !r.Ended.IsZero() && r.Failure == "" }
 
 // Sighting is the record of a mounted filesystem: on which disk it was, and when. hotmount keeps only one such record
 // for each filesystem UUID. hotmount also keeps a Sighting of content that it does not mount. Such a Sighting has no
-// class, and may have no UUID. In such a Sighting, Mounted is when hotmount last saw the content.
+// class, and may have no UUID. In such a Sighting, Mounted is when hotmount recorded the content, at its first sight in
+// the attachment.
 type Sighting struct {
 	// Identity is the identity of the disk when the filesystem was last seen on it.
 	Identity Identity `json:"identity"`
@@ -62,12 +63,14 @@ type Sighting struct {
 	// Directory are empty after the operator has accepted that another class uses the filesystem.
 	Class     string `json:"class"`
 	Directory string `json:"directory,omitempty"`
-	// Mounted is when the filesystem was last found mounted.
+	// Mounted is when hotmount last recorded the mount: at a new mount, after a new decision, or after a start of the
+	// daemon.
 	Mounted time.Time `json:"mounted"`
 	// At is the same point in time as Mounted, measured by CLOCK_MONOTONIC (clock_gettime(2)) in the boot that Identity
 	// names. Unlike the wall clock, CLOCK_MONOTONIC cannot be set.
 	At time.Duration `json:"at,omitempty"`
-	// Left reports that hotmount saw the disk being detached after the time Mounted.
+	// Left reports that after the time Mounted, hotmount saw the disk being detached, or the operator gave the disk up
+	// (hotmount forget).
 	Left bool `json:"left,omitempty"`
 	// Full reports that the filesystem is XFS, and that its measured size was the largest size that is possible on the
 	// disk. Full also requires that the superblock on the disk contained the measured size (Facts.Full).
@@ -101,7 +104,8 @@ func (s *Sighting) Place() Place {
 	return Place{s.Directory, s.Class}
 }
 
-// Place returns the place at which the disk was given out. Place returns the zero Place for a nil Given.
+// Place returns the place at which the disk was given out. Place returns the zero Place for a nil Given, and for a
+// Given without a class.
 func (g *Given) Place() Place {
 	if g == nil || g.Class == "" {
 		return Place{}

@@ -8,9 +8,9 @@ import (
 // Selectors select disks. A disk must match all selectors that are given. A list of values is satisfied if one of its
 // values matches the disk.
 type Selectors struct {
-	// Names contains patterns for kernel names. A virtio-blk, SCSI or NVMe disk can match any pattern. For a disk of
-	// any other kind, the pattern must begin with the first two letters of the kernel name, without a wildcard. For a
-	// device-mapper device, the pattern must begin with "dm-".
+	// Names contains patterns for kernel names. A virtio-blk, SCSI or NVMe disk can match any pattern. In a class, a
+	// pattern for another kind of disk must begin with the first two letters of the kernel name, without a wildcard.
+	// For a device-mapper device, the pattern must begin with "dm-".
 	Names []string `json:"names,omitempty"`
 	// MapperNames contains patterns for the names of device-mapper devices.
 	MapperNames []string `json:"mapper_names,omitempty"`
@@ -20,7 +20,7 @@ type Selectors struct {
 	// Transport is a list of values of Facts.Transport. "scsi" also selects VirtioSCSI.
 	Transport []string `json:"transport,omitempty"`
 	// Serial, WWN, Model and Vendor contain patterns for the values that the hardware reports. ByPath contains patterns
-	// for the slot, which is udev's ID_PATH.
+	// for Facts.Slot.
 	Serial []string `json:"serial,omitempty"`
 	WWN    []string `json:"wwn,omitempty"`
 	Model  []string `json:"model,omitempty"`

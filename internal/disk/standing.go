@@ -59,9 +59,9 @@ type Standing struct {
 	// of such a disk. The content is a filesystem that this node mounted or made, or any other content that was on the
 	// disk when an earlier boot ended.
 	FormerSerial *Sighting `json:"former_serial,omitempty"`
-	// FormerSlot is the record of the content that was on a disk of this size in this slot when an earlier boot ended.
-	// FormerSlot is nil if there is no such record. FormerSlot is also nil if it would be the same record as
-	// FormerSerial, and the record names no UUID.
+	// FormerSlot is the record of content that was in this slot when an earlier boot ended. The content was on a disk
+	// of this size, or on a partition of a disk of any size. FormerSlot is nil if there is no such record. FormerSlot
+	// is also nil if it would be the same record as FormerSerial, and the record names no UUID.
 	FormerSlot *Sighting `json:"former_slot,omitempty"`
 	// Noted is the record of content that hotmount found on the disk in this attachment, and that is not mounted. Noted
 	// is nil if there is no such record.
@@ -71,18 +71,20 @@ type Standing struct {
 	Braked bool `json:"braked,omitempty"`
 	// Unmounted is the reason why hotmount does not mount the disk: ReasonReleased or ReasonUnmounted. Unmounted is
 	// empty if hotmount may mount the disk. hotmount clears Unmounted at a new attachment, at a reboot, or when the
-	// operator accepts the disk.
+	// operator accepts the disk. hotmount also clears Unmounted when it finds the disk mounted or given out.
 	Unmounted Reason `json:"unmounted,omitempty"`
-	// Remount reports that the operator has cleared Unmounted, and that the disk has not been found mounted since.
+	// Remount reports that the operator has accepted the disk after a mount in this attachment, and that the disk has
+	// not been found mounted since.
 	Remount bool `json:"remount,omitempty"`
-	// WasMounted is the time at which hotmount last found a new mount of the disk's filesystem in this attachment, or
-	// zero.
+	// WasMounted is the time at which hotmount last recorded a mount of the disk's filesystem in this attachment
+	// (Sighting.Mounted), or zero.
 	WasMounted time.Time `json:"was_mounted,omitzero"`
 	// MountedAt is the same point in time as WasMounted, measured by CLOCK_MONOTONIC.
 	MountedAt time.Duration `json:"mounted_at,omitempty"`
-	// OnRecord reports that the filesystem was last mounted from this disk, as far as serial, slot and size show.
+	// OnRecord reports that the filesystem was last mounted from this disk, as far as serial, WWN, slot and size show.
 	OnRecord bool `json:"on_record,omitempty"`
-	// InSameSlot reports that OnRecord is true, and that the disk is in the same slot as at its last mount.
+	// InSameSlot reports that OnRecord is true, and that the disk is in the same slot as at its last mount. InSameSlot
+	// is false if the slot does not identify the disk, for example after the disk was detached (identity.Records).
 	InSameSlot bool `json:"in_place,omitempty"`
 	// Resized reports that the filesystem was last mounted from this disk, and that the disk had another size at that
 	// time.
@@ -93,8 +95,8 @@ type Standing struct {
 	LastOn *Sighting `json:"last_on,omitempty"`
 	// Beside reports that, in this boot, this disk was already attached when the disk of LastOn was detached.
 	Beside bool `json:"beside,omitempty"`
-	// Twin reports that the disk was refused because another disk had the same UUID, and that the disk has not been
-	// accepted since.
+	// Twin reports that this disk, or a disk that may be this disk, was refused because another disk had the same UUID.
+	// The disk has not been accepted since.
 	Twin bool `json:"twin,omitempty"`
 	// Made reports that this node made the filesystem on the disk, or began to make the filesystem.
 	Made bool `json:"made,omitempty"`
@@ -107,11 +109,13 @@ type Standing struct {
 	// Volume is the record of the last sighting of this disk's filesystem, on this disk or on another disk. Volume is
 	// nil if there is no such record.
 	Volume *Sighting `json:"volume,omitempty"`
-	// Given is the permanent record that this disk, this partition or a disk below this device-mapper device was given
-	// out as a block volume. Given is nil if none of these disks was given out.
+	// Given is the record that this disk was given out as a block volume. For a partition, the record is about its
+	// whole disk. For a device-mapper or md device, the record can be about a disk below it. Given is nil if there is
+	// no such record.
 	Given *Given `json:"given,omitempty"`
 	// Link is the path at which the disk is given out now, empty if it is not given out. Link is a path in a class
-	// directory. Link is also empty if the link leads nowhere, or to another attachment.
+	// directory. For a partition and for a device-mapper or md device, the link may belong to a disk below it
+	// (OwnLink). Link is also empty if the link leads nowhere, or to another attachment.
 	Link string `json:"link,omitempty"`
 	// MountFailure is why the daemon failed to mount the disk, or empty if no failure is known. Only the package
 	// `helper` sets MountFailure, before `hotmount format` offers or checks a token.
@@ -123,7 +127,8 @@ type Standing struct {
 }
 
 // Word is one accepted hold: the hold's reason, and the UUID that the decision named (Decision.UUID). A Word lifts only
-// a hold that has the same reason and the same UUID.
+// a hold that has the same reason and the same UUID. The functions isAccepted and givenUp of package policy define
+// exceptions.
 type Word struct {
 	Reason Reason `json:"reason"`
 	UUID   string `json:"uuid,omitempty"`
@@ -135,7 +140,7 @@ func (s *Standing) Lifted(r Reason, uuid string) bool {
 }
 
 // Intent announces a format. An intent is written and synced before the first write to a disk. The intent is removed
-// after hotmount has read back the finished filesystem.
+// after hotmount has read back the finished filesystem, or when the format has ended in another way.
 type Intent struct {
 	Identity Identity `json:"identity"`
 	Class    string   `json:"class"`
@@ -146,8 +151,8 @@ type Intent struct {
 	// Was contains the UUID of the overwritten filesystem, or is empty if no UUID was known.
 	Was string `json:"was,omitempty"`
 	// Left reports that the intent's disk has left its slot. hotmount sets Left only when it begins to format another
-	// disk in the slot, or when the operator accepts the content of another disk there. If Left is true and the
-	// intent's disk has neither serial nor WWN, only the UUID of the filesystem still identifies the disk.
+	// disk in the slot, or when the operator accepts the content of another disk there. If Left is true, only the UUID
+	// of the filesystem identifies a disk without serial and WWN in a later attachment.
 	Left bool `json:"left,omitempty"`
 	// Doubt is the reason not to trust the new filesystem. For example, another program or machine may have written to
 	// the disk during the format. Doubt is empty if there is no such reason.
@@ -166,8 +171,8 @@ func (i *Intent) Type() string {
 	return XFS
 }
 
-// MkfsExt4 are the parameters of mkfs.ext4. With the same parameters, mkfs.ext4 writes the same bytes. hotmount
-// recognises an unfinished ext4 filesystem by the bytes that mkfs.ext4 writes.
+// MkfsExt4 are the parameters of mkfs.ext4. With the same parameters, UUID and disk size, mkfs.ext4 writes the same
+// bytes. hotmount recognises an unfinished ext4 filesystem by the bytes that mkfs.ext4 writes.
 type MkfsExt4 struct {
 	// Options and Owner are the values of MkfsOptions and RootOwner in the class.
 	Options []string `json:"options,omitempty"`
@@ -180,13 +185,13 @@ type MkfsExt4 struct {
 }
 
 // Verdict is the result of a proof: what was found on the disk, and what was done with the disk after the proof. A
-// Verdict is valid until something writes to the disk.
+// Verdict is valid until something writes to the disk, or the disk is resized or attached again.
 type Verdict struct {
 	Seq     uint64  `json:"seq"`
 	Size    uint64  `json:"size"`
 	Writes  uint64  `json:"writes"`
 	Content Content `json:"content"`
-	// Failure is why the proof or mkfs did not finish, or empty if both finished.
+	// Failure is why the proof or mkfs did not begin or finish, or empty if there was no failure.
 	Failure string `json:"failure,omitempty"`
 	// Retry reports that another attempt may succeed.
 	Retry bool `json:"retry,omitempty"`
@@ -194,7 +199,8 @@ type Verdict struct {
 	Shared bool `json:"shared,omitempty"`
 }
 
-// Valid reports whether the verdict still applies: attachment, size and number of writes of the disk have not changed.
+// Valid reports whether the verdict still applies: attachment, size and number of writes of the disk have not changed,
+// and the kernel counts the writes.
 func (v *Verdict) Valid(f *Facts) bool {
 	return v != nil && v.Seq == f.Seq && v.Size == f.Size && v.Writes == f.Writes && !f.Uncounted
 }

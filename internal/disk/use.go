@@ -34,8 +34,8 @@ func (u *Use) Is(id Identity, uuid string) bool {
 	return was.Boot != id.Boot && was.Like(id)
 }
 
-// OfWhole reports whether u is the record of the whole disk of the partition f. If the slots differ, OfWhole returns
-// false, because u may be about another disk with the same serial.
+// OfWhole reports whether u is the record that holds the partition f: the record of f itself or of its whole disk. If
+// the slots differ, OfWhole returns false, because u may be about another disk with the same serial.
 func (u *Use) OfWhole(f *Facts) bool {
 	if f.Whole == "" || f.Standing.Used == nil || u.Identity != f.Standing.Used.Identity {
 		return false
@@ -52,7 +52,8 @@ type Opener struct {
 	// Machine reports that the process is a virtual machine monitor. If Machine is false and How is empty, the process
 	// has the disk open for writing.
 	Machine bool `json:"machine,omitempty"`
-	// How describes the mount, in text without control characters. How is empty for a process that has the disk open.
+	// How describes the mount or the use of its filesystem, in text without control characters. How is empty for a
+	// process that has the disk open.
 	How string `json:"how,omitempty"`
 }
 

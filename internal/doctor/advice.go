@@ -63,7 +63,7 @@ func kubeletAdvice(p *Process, dir, propagation, kubernetes string) []string {
 		return advice("service-restart", "unit", s.name())
 	}
 	if name == "kubelet-rke" && dir == defaultRoot {
-		// RKE itself binds the default root directory (cluster/plan.go) and refuses a second bind in extra_binds
+		// RKE itself binds the default root directory (cluster/plan.go). Docker refuses a second bind in extra_binds
 		// ("Duplicate mount point").
 		name = "kubelet-rke-root"
 	}

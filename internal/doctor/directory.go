@@ -49,7 +49,7 @@ func (e *examiner) directory(c *disk.Class) {
 // filesystem, only the superblock options change to ro.
 func readOnly(options string) bool { return slices.Contains(strings.Split(options, ","), "ro") }
 
-// noDirectory adds a finding with the reason why the host does not have the class directory.
+// noDirectory adds a finding with the reason why the doctor does not see the class directory on the host.
 func (e *examiner) noDirectory(c *disk.Class) {
 	f := Finding{Class: c.Name, Paths: []string{c.Directory}}
 	switch hidden := e.s.Host.mountsIn(c.Directory); {

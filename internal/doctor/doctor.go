@@ -37,7 +37,7 @@ type Process struct {
 	// from the path of the control group. A value that this path does not contain is empty.
 	Pod       string `json:"pod,omitempty"`
 	Container string `json:"container,omitempty"`
-	// Service is the systemd service in which a kubelet or runtime runs.
+	// Service is the systemd service of the process. Only a kubelet or runtime gets Causes and Resets.
 	Service Service `json:"-"`
 	// Args is the command line of a kubelet or of the daemon. Roots are the root directories of a kubelet.
 	Args  []string `json:"-"`

@@ -48,7 +48,7 @@ const (
 	BareDirectory Kind = "bare-pod-directory"
 	// NotSharedBack: kubelet's mounts for pods do not propagate to the container runtime.
 	NotSharedBack Kind = "not-shared-back"
-	// StaleCopy: a process still holds a mount that the host no longer has.
+	// StaleCopy: a mount still exists, although its disk is gone or no longer mounted on the host.
 	StaleCopy Kind = "stale-copy"
 	// Covered: one mount hides another mount.
 	Covered Kind = "covered"

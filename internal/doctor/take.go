@@ -119,7 +119,7 @@ func forEach[T any](all []T, atOnce int, f func(T)) {
 const podsTime = 20 * time.Second
 
 // lookAll looks at the class directories and every mount in them. lookAll calls Look first for PID 1, then for each
-// process that needs the disks. Provisioners come last, because any process in a pod can have the name of a
+// view with a process that needs the disks. Provisioners come last, because any process in a pod can have the name of a
 // provisioner.
 func (src Source) lookAll(ctx context.Context, s *Snapshot) {
 	var nodes, pods []*View

@@ -34,7 +34,7 @@ var (
 	provisioned = pattern(`^local-pv-[0-9a-f]{1,8}$`)
 )
 
-// podVolume parses a path at which kubelet mounts a pod's local volume or a subPath of the volume (pkg/volume/local
+// podVolume parses a path at which kubelet mounts a pod's local volume or a subPath of any volume (pkg/volume/local
 // and pkg/volume/util/subpath of Kubernetes).
 func podVolume(p string) (volume, bool) {
 	if !strings.Contains(p, "/pods/") {
@@ -183,7 +183,7 @@ func (e *examiner) judgeMount(host *hostFacts, v *View, m *mounts.Mount, hits ma
 // The method `stale` reports whether a mount is a StaleCopy. judgeMount calls stale() only for a mount whose disk is
 // gone or is not mounted on the host. A StaleCopy belongs to a pod, or its disk is gone, or a class selects its disk.
 func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) bool {
-	// staging is the RuntimeDirectory= of hotmount-stage@.service, in which hotmount mounts a disk for a short time.
+	// Each RuntimeDirectory= of hotmount-stage@.service lies in staging. hotmount mounts a disk there for a short time.
 	const staging = "/run/hotmount-stage/"
 	if v != &e.s.Host {
 		// A mount that propagates from the host disappears together with the host's mount.
@@ -198,8 +198,9 @@ func (e *examiner) stale(host *hostFacts, v *View, m *mounts.Mount, ofPod bool) 
 // wrongDisk returns the reason why a pod's volume is not on the disk from which the volume was made. wrongDisk returns
 // "" if the volume may be on the right disk.
 //
-// If the StorageClass is known, the volume's name identifies the disk. If the StorageClass is unknown, a volume of
-// the provisioner must be a mount point of the host. No volume may be on a container's own filesystem.
+// If the StorageClass is known, the volume's name identifies the disk. If the name identifies no mounted disk, a volume
+// of the provisioner must be a mount point of the host. Except for a subPath, no volume may be on a container's own
+// filesystem.
 func (h *hostFacts) wrongDisk(m *mounts.Mount, root string, of volume) (Level, string) {
 	disks := h.volumes[of.name]
 	switch {
@@ -311,8 +312,8 @@ func (e *examiner) copyDirectory(name string) string {
 	return dir
 }
 
-// staleCopy adds the finding that a process still has a mount of a disk, although the host no longer has the disk
-// mounted.
+// staleCopy adds the finding that a mount of a disk still exists, although the disk is gone or the host no longer has
+// the disk mounted.
 func (e *examiner) staleCopy(hits []hit) {
 	var f Finding
 	var holders, do []string

@@ -105,7 +105,7 @@ func (s *Session) again(ctx context.Context, o MakeOptions) error {
 }
 
 // changed returns ErrWritten if this machine has written to the disk according to the kernel's counts. If this machine
-// has not written to the disk, changed returns ErrShared.
+// has not written to the disk, changed returns ErrShared. If isUntouched fails otherwise, changed returns that error.
 func (s *Session) changed(what error) error {
 	switch err := s.isUntouched(); {
 	case err == nil:

@@ -66,7 +66,7 @@ func (e ext4) args() []string {
 	return append(args, "-E", strings.Join(extended, ","), "-U", e.uuid, e.node)
 }
 
-// env returns the environment variables that make mkfs.ext4 use the creation time in the intent.
+// env returns environment variables for mkfs.ext4, which hide its progress and set the creation time in the intent.
 func (e ext4) env() []string {
 	// Newer versions of libext2fs prefer SOURCE_DATE_EPOCH to E2FSPROGS_FAKE_TIME.
 	now := fmt.Sprint(e.program.Time)

@@ -1,6 +1,7 @@
-// Package format makes filesystems on blank disks. Package format writes to disks through mkfs.xfs, mkfs.ext4 and
-// debugfs. Only the packages `format` and `grow` write to disks. The caller chooses the disk, and runs one process for
-// each disk. Package format itself proves that the disk is blank, and ends the format with an error at the first doubt.
+// Package format makes filesystems on blank or half-made disks, and with the operator's token on other disks. Package
+// format writes to disks through mkfs.xfs, mkfs.ext4 and debugfs. Apart from fstrim(8), only the packages `format` and
+// `grow` run programs that write to disks. The caller chooses the disk, and runs one process for each disk. Package
+// format itself proves what is on the disk, and ends the format with an error at the first doubt.
 //
 // The steps of a session are Open, Prove, Make and Close. A session keeps the disk open, so the kernel does not give
 // the name of a pulled disk to another disk.
@@ -31,7 +32,8 @@ var (
 	// ErrWritten reports that another process wrote to the disk during the proof or the format.
 	ErrWritten = errors.New("somebody writes to the disk")
 	// ErrRefused reports that mkfs refuses the disk, or an option of the class, before mkfs writes anything. ErrRefused
-	// is permanent: mkfs refuses the same disk with the same options again.
+	// also reports that mkfs.ext4 cannot be tried on a file, because no file can be as large as the disk. ErrRefused is
+	// permanent: mkfs refuses the same disk with the same options again.
 	ErrRefused = errors.New("mkfs refuses the disk")
 	// ErrMade reports that a filesystem was made with the operator's token, but cannot be used yet. For example, tools
 	// may still find old content on the disk besides the new filesystem.
@@ -78,8 +80,8 @@ type Deps struct {
 	// ReadAgain returns the Progress function for this reading. If ReadAgain is nil, the session does not wait.
 	ReadAgain func(ctx context.Context) (func(context.Context, probe.Progress), error)
 	Intents   Intents
-	// Allowed returns an error if formatting is switched off. Make calls Allowed right before it records the intent,
-	// and Finish calls Allowed before it writes.
+	// Allowed returns an error if the disk must not be formatted now, for example because formatting is switched off.
+	// Make calls Allowed right before it records the intent, and Finish calls Allowed before it writes.
 	Allowed func() error
 	// Log writes to the journal. Prove calls Log with the evidence, so the journal contains the evidence before the
 	// first write to the disk.

@@ -17,8 +17,9 @@ import (
 // configuration file therefore contains a line for each feature that mkfs.xfs may choose.
 const lts = "/usr/share/xfsprogs/mkfs/lts_6.1.conf"
 
-// guard switches off the XFS features that some supported kernels cannot mount. The zero value of guard is for mkfs.xfs
-// before version 6.5. mkfs.xfs before version 6.5 chooses only features that every supported kernel can mount.
+// guard switches off the XFS features that the configuration file lts switches off. Linux 6.1 cannot mount some of
+// these features. The zero value of guard is for mkfs.xfs before version 6.5, which chooses only features that Linux
+// 6.1 can mount.
 type guard struct {
 	// The field `file` is the constant `lts`. The field `file` is empty if the configuration file does not exist, or if the
 	// installed mkfs.xfs needs no guard. The field `features` contains the features to set, which come from the
@@ -50,8 +51,8 @@ var ltsFeatures = []struct {
 }
 
 // chooseGuard returns the guard for the installed mkfs.xfs. From version 6.5 on, mkfs.xfs enables features by default
-// that some supported kernels cannot mount. mkfs.xfs 6.1.0 does not accept its own configuration file lts, because the
-// file sets nrext64 in the wrong section.
+// that lts switches off. mkfs.xfs 6.1.0 does not accept its own configuration file lts, because the file sets nrext64
+// in the wrong section.
 func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
 	c := run.Command{Path: mkfs, Args: []string{"-V"}, Timeout: MkfsTime}
 	res, err := r.Run(ctx, c)
@@ -82,8 +83,8 @@ func chooseGuard(ctx context.Context, r run.Runner, sys system) (guard, error) {
 	return guard{lts, features}, err
 }
 
-// The map `flags` contains the mkfs.xfs flag for each section of the configuration file (mkfs.xfs(8),
-// "Configuration File Format").
+// The map `flags` contains the mkfs.xfs flags for sections of a configuration file ("Section Name" in mkfs.xfs(8)). The
+// map leaves out sections that lts does not need, such as "sector".
 var flags = map[string]string{"block": "-b", "data": "-d", "inode": "-i", "log": "-l", "metadata": "-m", "naming": "-n", "realtime": "-r"}
 
 // parseFeatures parses the text of a configuration file of mkfs.xfs.

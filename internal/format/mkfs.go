@@ -12,8 +12,8 @@ import (
 
 const mkfs = "/usr/sbin/mkfs.xfs"
 
-// MkfsTime is the time limit for one run of mkfs. mkfs.xfs makes about 65 writes on a disk of any size, so a responsive
-// disk needs far less time than MkfsTime.
+// MkfsTime is the time limit for one run of mkfs. mkfs.xfs makes about 65 writes for four allocation groups, so a
+// responsive disk needs far less time than MkfsTime.
 const MkfsTime = 10 * time.Minute
 
 // making is one run of mkfs.xfs.

@@ -11,7 +11,7 @@ import (
 	"hotmount/internal/disk"
 )
 
-// The interface `system` contains the kernel operations that a session needs, except reads. In the tests, another
+// The interface `system` contains the operations of a session that the tests replace. In the tests, another
 // implementation uses files instead of disks.
 type system interface {
 	// open opens the device node for reads with O_DIRECT. If exclusive is set, open also claims the disk.

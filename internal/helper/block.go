@@ -66,8 +66,8 @@ func GiveOut(_ context.Context, h inventory.Host, seq uint64) error {
 }
 
 // hold opens the disk and takes a shared lock on it. The function `hold` verifies that the disk has not been detached
-// since the caller read the disk's facts. The shared lock shows that no format is running, because a format needs the
-// exclusive lock.
+// since the caller read the disk's facts. The shared lock shows that no format is writing, because a format writes only
+// under the exclusive lock.
 func hold(h inventory.Host, f *disk.Facts, s *disk.Settings) (*os.File, error) {
 	device, err := os.OpenFile(f.BySeq(), os.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {

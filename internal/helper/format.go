@@ -34,7 +34,8 @@ type job struct {
 
 // Format is the whole program of hotmount-format@.service. Format examines the disk, proves what is on the disk, and
 // makes the decision with the same function as the daemon. If the decision is disk.Format, Format makes the filesystem.
-// Format saves the result as a verdict for the daemon, and returns an error only if it cannot save a verdict.
+// Format saves the result of a proof as a verdict for the daemon. With the operator's token, Format saves an answer for
+// the operator, and a verdict only after success. Format returns an error only if it cannot save its result.
 func Format(ctx context.Context, h inventory.Host, seq uint64) error {
 	log := report.New()
 	s, err := h.Store.Settings()

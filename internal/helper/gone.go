@@ -50,9 +50,9 @@ const (
 // which processes use the filesystem.
 type unmounter func(ctx context.Context, path string, dev disk.Dev) error
 
-// Gone unmounts a detached disk in the same way as the daemon (agent.Agent). Gone makes only one attempt to unmount,
-// because systemd restarts hotmount-gone@.service after a failure. While a daemon answers at the socket, Gone leaves
-// the work to the daemon.
+// Gone unmounts a detached disk by the same unit as the daemon (disk.ProgramUnmount). Gone makes only one attempt to
+// unmount, because systemd restarts hotmount-gone@.service after a failure. While a daemon answers at the socket, Gone
+// leaves the work to the daemon.
 func Gone(ctx context.Context, h inventory.Host, id disk.ID, socket string) error {
 	unmount := func(ctx context.Context, path string, dev disk.Dev) error {
 		return new(unit.Manager).Run(ctx, disk.ProgramUnmount, disk.ID{Dev: dev}, path)

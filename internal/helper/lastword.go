@@ -35,8 +35,8 @@ func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Clas
 	return d, nil
 }
 
-// asProven reports whether the disk still has the class for which it was proven blank. asProven compares the settings
-// of the class that affect the proof and the format.
+// asProven reports whether the disk still has the class for which it was proven blank. asProven compares only the name,
+// the plan of the proof, the directory and the type of the new filesystem.
 func asProven(then, now *disk.Class) bool {
 	return now != nil && now.Name == then.Name && now.Blank == then.Blank && now.Directory == then.Directory && now.Create == then.Create
 }

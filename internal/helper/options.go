@@ -57,8 +57,8 @@ func kernelTakes(fstype string, options []string) error {
 	return nil
 }
 
-// kernelSays returns the kernel's message for the last error of a filesystem context. The kernel puts the level of the
-// message and a space before the message (fscontext_read in fs/fsopen.c).
+// kernelSays returns the oldest unread message of the kernel about a filesystem context, or else the given error. The
+// kernel puts the level of the message and a space before the message (fscontext_read in fs/fsopen.c).
 func kernelSays(fd int, otherwise error) string {
 	text := make([]byte, 512)
 	n, err := unix.Read(fd, text)
@@ -96,8 +96,8 @@ func triedKey(class *disk.Class, fstype string) string {
 }
 
 // TryClasses mounts a scratch filesystem with the mount options of each class that formats disks, and records the
-// result for later formats. TryClasses skips a class with the usual (default) options. In one boot, TryClasses tries
-// the same options only once. TryClasses must run in a mount namespace of its own.
+// result for later formats. TryClasses skips a class with the usual (default) options. TryClasses does not try options
+// whose result the last run in this boot recorded. TryClasses must run in a mount namespace of its own.
 func TryClasses(ctx context.Context, h inventory.Host, r run.Runner, usual []string) error {
 	s, err := h.Store.Settings()
 	if err != nil {
@@ -137,7 +137,7 @@ func optionsRemedy(class *disk.Class) string {
 // returns an error if the options fail for the filesystem type that the class creates, or for every type that the class
 // mounts. If the options fail only for another type, TryOptions returns a warning, because an existing filesystem may
 // have the feature that an option needs. TryOptions makes no scratch filesystem for a class with the usual (default)
-// options.
+// options. For anybody but root, TryOptions tries nothing and returns only a warning.
 func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []string, origin func(key string) string) (warnings []string, err error) {
 	if os.Geteuid() != 0 {
 		return []string{"the mount options were not tried, because only root can try them: sudo hotmount config check"}, nil

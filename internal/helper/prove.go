@@ -58,8 +58,8 @@ func proven(ctx context.Context, h inventory.Host, f *disk.Facts, s *disk.Settin
 	return use(session, c)
 }
 
-// scanPlace waits until a command at a terminal may read a disk in full. If no daemon has run since boot, no other
-// process reads disks, so scanPlace does not wait.
+// scanPlace waits until a command at a terminal may read a disk in full. If no daemon has run since boot, no unit reads
+// disks, so scanPlace does not wait.
 func scanPlace(ctx context.Context, h inventory.Host) (progress func(context.Context, probe.Progress), free func(), err error) {
 	place, err := h.Store.ScanPlace(ctx, func() { fmt.Fprintln(os.Stderr, "waiting until other disks have been read") })
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,8 +113,8 @@ func counted(f *disk.Facts, seq uint64, uncounted bool, err error) error {
 }
 
 // allowed() checks once more, right before the first write, whether formatting is switched off. Before the first write,
-// hotmount may have waited half a minute for udev's lock. The function also checks for loop devices, because a loop
-// device can use a disk that hotmount has opened exclusively.
+// hotmount may have waited half a minute for udev's lock. The function also checks for loop devices and bind mounts of
+// the device node, because both can lead to a use of a disk that hotmount has opened exclusively.
 func allowed(h inventory.Host, name string) error {
 	s, err := h.Store.Settings()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // hotmount.service. The administrator's own drop-ins stay valid.
 const SandboxDropIn = "/etc/systemd/system/hotmount.service.d/50-classes.conf"
 
-// ShippedDirectory is the directory to which hotmount.service allows writes.
+// ShippedDirectory is the directory below which hotmount.service allows mount points without a drop-in.
 const ShippedDirectory = "/mnt/disks"
 
 // ApplySandbox writes the drop-in file, or removes the file if the settings need no drop-in. The first result reports

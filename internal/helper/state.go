@@ -19,9 +19,10 @@ import (
 	"hotmount/internal/run"
 )
 
-// InitState initialises the state directory. InitState prints which disks are held from now on, and which later disks
-// will be held, too. InitState does not need a daemon. If InitState cannot see the disks, as in a chroot without /sys,
-// it fails and writes nothing. Otherwise hotmount would later treat all disks as new.
+// InitState initialises the state directory. If InitState records the attached disks, it prints which disks are held
+// from now on, and which later disks will be held, too. InitState does not need a daemon. If InitState cannot see the
+// disks, as in a chroot without /sys, it fails and writes nothing. Otherwise hotmount would later treat all disks as
+// new.
 func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer, load func() (*disk.Settings, error)) error {
 	boot, err := h.Boot()
 	if err != nil {
@@ -31,8 +32,8 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	if err != nil {
 		return err
 	}
-	// The settings decide only which disks InitState prints. InitState records all disks as attached, whatever the
-	// settings are.
+	// The settings decide only what InitState prints. Whatever the settings are, InitState records all whole disks as
+	// attached.
 	settings, err := settingsOr(h, load)
 	if err != nil {
 		return err
@@ -64,8 +65,8 @@ func InitState(ctx context.Context, h inventory.Host, socket string, w io.Writer
 	return nil
 }
 
-// settingsOr returns the daemon's settings. If no daemon has run since boot, settingsOr returns the result of the
-// function load.
+// settingsOr returns the daemon's settings. If they cannot be read, as when no daemon has run since boot, settingsOr
+// returns the result of the function load.
 func settingsOr(h inventory.Host, load func() (*disk.Settings, error)) (*disk.Settings, error) {
 	if s, err := h.Store.Settings(); err == nil {
 		return s, nil

@@ -142,8 +142,8 @@ var tokenPattern = regexp.MustCompile(`^[0-9a-f]{32}$`)
 func ValidToken(text string) bool { return tokenPattern.MatchString(text) }
 
 // Confirm makes PID 1 run the unit that formats the disk, and prints the answer of the unit. hotmount-format@.service
-// itself checks whether the token is valid. At the end, Confirm makes the daemon behind the control socket look at the
-// disk, because the daemon may have held the disk until now.
+// itself checks whether the token is valid. After a success, Confirm makes the daemon behind the control socket look at
+// the disk, because the daemon may have held the disk until now.
 func Confirm(ctx context.Context, h inventory.Host, w io.Writer, name, token, socket string) (err error) {
 	s, err := h.Store.Settings()
 	if err != nil {

@@ -33,9 +33,9 @@ const holdersNamed = 8
 // UnmountGone shuts down the filesystem of a detached disk, and reports the users of the filesystem. If the filesystem
 // is still mounted at the path, UnmountGone unmounts it, lazily if necessary.
 //
-// The shutdown comes before the unmount. Without the shutdown, the provisioner would find an empty directory after the
-// unmount, and assume that the volume's files are deleted. UnmountGone looks for the users before the unmount, because
-// hotmount cannot find the users of a detached mount.
+// The shutdown comes before the unmount. Without the shutdown, a provisioner that deletes the volume's files could get
+// no error, and assume that the files are deleted. UnmountGone looks for the users before the unmount, because hotmount
+// cannot find the users of a detached mount.
 func UnmountGone(h inventory.Host, where string, dev disk.Dev) error {
 	return unmountGone(report.New(), h, where, dev, unix.Unmount)
 }

@@ -19,8 +19,8 @@ import (
 // disk closes the disk in less time than openAgain.
 const openAgain = time.Second
 
-// Users is the whole program of hotmount-users@.service. The program records which process has the disk open, and the
-// daemon reads the record.
+// Users is the whole program of hotmount-users@.service. The program records which process has the disk open. The
+// daemon or the program that formats the disk reads the record.
 func Users(ctx context.Context, h inventory.Host, seq uint64) error {
 	settings, f, err := settingsAndDisk(h, seq)
 	if err != nil {
@@ -38,7 +38,8 @@ func Users(ctx context.Context, h inventory.Host, seq uint64) error {
 
 // mounter returns the process whose mount namespace contains a mount of the disk, or nil if the disk is not in use.
 // mounter ignores hotmount's own units, which mount a disk in their own mount namespace to grow the filesystem. mounter
-// also ignores a mount in the host's mount namespace, because the daemon's next look finds this mount.
+// also ignores a mount in the host's mount namespace, because the daemon's next look finds this mount. If no process
+// with a mount is found, but the kernel has the disk mounted, the result has no PID.
 func mounter(h inventory.Host, f *disk.Facts) (*disk.Opener, error) {
 	users, err := mounts.Users(h.Root, f.Dev, "")
 	now, lookErr := h.Look(f.Name)
@@ -117,9 +118,9 @@ func asOpener(u mounts.User) *disk.Opener {
 	return &disk.Opener{PID: u.PID, Command: u.Command, Machine: u.Machine}
 }
 
-// checkUnopened returns an error if a process has the disk open now. The daemon made this check before the proof, but a
-// process may have opened the disk since then. A separate unit looks for processes that have the disk open, because the
-// unit that proves the disk does not see other users' processes.
+// checkUnopened returns an error if a process has the disk open now, but looks only if policy.Asks requires it. The
+// daemon made this check before the proof, but a process may have opened the disk since then. A separate unit looks for
+// processes that have the disk open, because the unit that proves the disk does not see other users' processes.
 func (m *making) checkUnopened(ctx context.Context, c *disk.Content) error {
 	f := m.facts
 	if !policy.Asks(f, c, m.decision) {

@@ -13,9 +13,9 @@ const (
 	udevEvery = 50 * time.Millisecond
 )
 
-// RecordArrival records the attached disks at the daemon's first start on the worker, and at the first start under a
-// new machine-id. RecordArrival first waits for udev, because only udev knows the slot of a SCSI disk. A later start of
-// the daemon can recognise a disk only by its serial, its WWN or its slot.
+// RecordArrival records the attached disks at the daemon's first start on the worker (store.Store.First), and at the
+// first start under a new machine-id. RecordArrival first waits for udev, because only udev knows the slot of a SCSI
+// disk. After a reboot, the daemon can recognise a disk only by its serial, its WWN or its slot.
 func (h Host) RecordArrival() error {
 	return h.Store.Start(func() ([]disk.Identity, error) {
 		for end := time.Now().Add(udevTime); time.Now().Before(end); time.Sleep(udevEvery) {

@@ -12,7 +12,7 @@ import (
 )
 
 // For returns a copy of h that uses the settings s. Partitions then count as disks if a class of the settings selects
-// partitions. A foreign link in a class directory of the settings is a claim on the disk to which the link leads.
+// partitions. Foreign links in the class directories of the settings then count as claims (addLink).
 func (h Host) For(s *disk.Settings) Host {
 	h.Partitions, h.Directories = s.Partitions, nil
 	for i := range s.Classes {
@@ -49,7 +49,8 @@ func (h Host) find(match func(*disk.Facts) bool, none error) (*disk.Facts, error
 	return nil, none
 }
 
-// NodeName returns the configured name of the node, or kubelet's default (GetHostname in Kubernetes' pkg/util/node).
+// NodeName returns the configured name of the node, or kubelet's default (GetHostname in Kubernetes'
+// k8s.io/component-helpers/node/util).
 func NodeName(configured string) (string, error) {
 	if configured != "" {
 		return configured, nil

@@ -32,7 +32,7 @@ type Host struct {
 	// Shared is the state that several calls of Look share, so that frequent calls stay cheap. Shared may be nil.
 	Shared *Shared
 	// Measure returns the geometry of the XFS filesystem that is mounted at the path. The disk must be idle when
-	// Measure is called. Host calls Measure only if Shared is set, and only once for each mount. Measure may be nil.
+	// Measure is called. Host calls Measure only if Shared is set, and keeps the results. Measure may be nil.
 	Measure func(path string, dev disk.Dev) (disk.Geometry, error)
 	// Partitions reports whether partitions count as disks. If Partitions is nil, only whole disks count.
 	Partitions  func() bool
@@ -275,8 +275,8 @@ func (h Host) gatherOne(name string, c *common) (disk.Facts, error) {
 	return f, nil
 }
 
-// addMounts adds the mount points of the disk, and of the devices on the disk, to the facts. The parameter `names`
-// contains the kernel names of the disk and of these devices.
+// addMounts adds the mount points of the disk to the facts, and its mounted partitions to the holders. addMounts also
+// sets System. The parameter `names` contains the kernel names of the disk and of the devices on the disk.
 func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, names map[string]bool) {
 	for i := range c.tree {
 		m := c.tree[i].MountPoint
@@ -311,7 +311,7 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 }
 
 // ofDisk adds facts of the whole disk to the facts of a partition: system mount point, claim, mounts, block volume,
-// loop devices and Standing.Used. A claim on another partition of the disk also counts as a claim on this partition.
+// loop devices and Standing.Used. The claim may name another partition of the disk by its path (mounts.Claim.Matches).
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	whole, err := h.gatherOne(f.Whole, c)
 	if err != nil {
@@ -386,7 +386,7 @@ func (h Host) fault(device string, m *disk.MountPoint, ask bool) string {
 	}
 	// The superblock of an ext4 filesystem contains a count of errors until e2fsck repairs the filesystem. Since Linux
 	// 6.1, an ext4 filesystem with errors=remount-ro may refuse writes although its mount stays "rw" (ext4_handle_error
-	// in fs/ext4/super.c). Only the count of errors shows that an ext4 filesystem with an "rw" mount refuses writes.
+	// in fs/ext4/super.c). The method `fault` therefore reads the count of errors.
 	if m.Type == "ext4" {
 		count, err := os.ReadFile(filepath.Join("/", h.Root, "sys/fs/ext4", device, "errors_count"))
 		if n := strings.TrimSpace(string(count)); err == nil && n != "0" {
@@ -457,9 +457,9 @@ func IsPlace(m *disk.MountPoint) bool {
 }
 
 // The method `measure` fills in the size and the UUID of the filesystem that hotmount has mounted. The size comes from
-// hotmount's last attempt to grow the filesystem. The recorded size stays correct, because a mounted filesystem does
-// not shrink. If hotmount never tried to grow the filesystem, the size comes from the daemon's measurement. The UUID
-// always comes from the daemon's measurement, which asks the kernel.
+// hotmount's last attempt to grow the filesystem. hotmount assumes that nobody else changes the size. If no attempt has
+// measured the filesystem in this attachment, the size comes from the daemon's measurement. The UUID always comes from
+// the daemon's measurement, which asks the kernel.
 func (h Host) measure(f *disk.Facts) {
 	f.Geometry = h.Shared.geometry(f, h.Measure)
 	fit := f.Standing.Fit

@@ -7,9 +7,9 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// addLoops adds the loop devices on a disk (base) to the facts of the disk or its partition (f). The parameter `devices`
-// contains the disk, its partitions and every device that is built on the disk or on a partition. If the disk is itself
-// a loop device, addLoops also adds the other loop devices with the same backing file.
+// addLoops adds the loop devices on a disk (base) to the facts of the disk or its partition (f). addLoops adds only the
+// loop devices that lie on one of the given devices. If the disk is itself a loop device, addLoops also adds the other
+// loop devices with the same backing file.
 func (h Host) addLoops(f, base *disk.Facts, c *common, devices map[disk.Dev]string) {
 	own := slices.IndexFunc(c.loops, func(l mounts.Loop) bool { return l.Name == base.Name })
 	for i := range c.loops {

@@ -65,7 +65,7 @@ func Absence(m *disk.Sighting) (what, next string) {
 		"attach the disk again; if it will not come back: hotmount forget " + disk.Visible(m.UUID)
 }
 
-// Missing returns the filesystems that were mounted in an earlier boot, and that are on none of the given disks.
+// Missing returns the filesystems that were last mounted in an earlier boot, and that are on none of the given disks.
 // Missing does not return a filesystem if hotmount noticed the removal of its disk.
 func (h Host) Missing(disks []disk.Facts) ([]disk.Sighting, error) {
 	earlier, err := h.earlierFilesystems()
@@ -95,7 +95,7 @@ func filesystemsWithoutDisk(all []disk.Sighting, disks []disk.Facts) []disk.Sigh
 	return slices.DeleteFunc(all, func(m disk.Sighting) bool { return here[m.UUID] })
 }
 
-// describeStrays describes the entries that do not belong in a class directory. A mount point in use, and an empty
+// describeStrays describes the entries that do not belong in a class directory. hotmount's volumes, and an empty
 // directory for the next mount, belong in a class directory.
 func (h Host) describeStrays(dir string) ([]string, error) {
 	real := filepath.Join("/", h.Root, dir)

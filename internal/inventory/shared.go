@@ -69,9 +69,9 @@ type measured struct {
 //
 // The measurement opens the root directory of the filesystem. open(2) needs a lock on the root directory (xfs_dir_open
 // in fs/xfs/xfs_file.c). A process that waits for the disk may hold this lock. The wait for the lock cannot be
-// interrupted. The method `geometry` therefore measures only once for each mount, and only while the disk has no
-// request in flight. If the method does not measure a filesystem, hotmount-grow@.service measures it, because that unit
-// may wait for the lock.
+// interrupted. The method `geometry` therefore keeps each measurement, and measures only while the disk has no request
+// in flight. If the method does not measure a filesystem, hotmount-grow@.service measures it, because that unit may
+// wait for the lock.
 func (s *Shared) geometry(f *disk.Facts, measure func(string, disk.Dev) (disk.Geometry, error)) *disk.Geometry {
 	if s == nil || measure == nil {
 		return nil

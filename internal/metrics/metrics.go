@@ -209,7 +209,7 @@ func (m *Metrics) text(lines []disk.Line, filesystems []Filesystem) []byte {
 			f.seriesWith(fs.Class, fs.Device, fs.UUID).sum = float64(n)
 		}
 	}
-	// The function `text` uses ReadMemStats, because runtime/metrics leaves out the most recent allocations of each
+	// The method `text` uses ReadMemStats, because runtime/metrics leaves out the most recent allocations of each
 	// processor. The number of these recent allocations can exceed the number of objects that hotmount allocates for a
 	// disk.
 	var memory runtime.MemStats

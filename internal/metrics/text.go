@@ -12,7 +12,7 @@ import (
 )
 
 // This package writes the text format (https://prometheus.io/docs/instrumenting/exposition_formats/) itself.
-// client_golang imports net/http, crypto/tls and protobuf, which would take five of the program's thirteen megabytes.
+// client_golang imports net/http, crypto/tls and protobuf, which would make the program some megabytes larger.
 // With client_golang, each hotmount process spent a third of its time in the initialisation of client_golang, before
 // the main function began.
 

@@ -300,7 +300,7 @@ func parseUnit(text, where string) []Claim {
 			return
 		}
 		if value = strings.TrimSpace(value); value != "" {
-			// Only the specifier %% is decoded, because a device's name contains no other specifier.
+			// Only the specifier %% is decoded. A claim whose device is named with another specifier matches no disk.
 			claims = append(claims, Claim{lineLocation(where, first), unquote(strings.ReplaceAll(value, "%%", "%"))})
 		}
 	}
@@ -337,10 +337,10 @@ func unquote(s string) string {
 	return s
 }
 
-// Matches reports whether the claim names the disk or a partition of the disk. Matches also returns true for the name
-// of a partition that the disk does not have now. Matches returns false for a claim on a device above the disk, such as
-// an LVM volume. hotmount ignores a disk with an LVM volume anyway, because the volume is a holder of the disk in
-// sysfs.
+// Matches reports whether the claim names the disk, or names a partition of the disk as in isPartitionOf. Matches also
+// returns true for the name of a partition that the disk does not have now. Matches returns false if the claim names a
+// partition by UUID or label. Matches returns false for a claim on a device above the disk, such as an LVM volume.
+// hotmount ignores a disk with an active LVM volume anyway, because the volume is a holder of the disk in sysfs.
 func (c Claim) Matches(f *disk.Facts) bool {
 	if strings.HasPrefix(c.Spec, "/") {
 		return matchesPath(path.Clean(c.Spec), f)
@@ -357,7 +357,7 @@ func (c Claim) Matches(f *disk.Facts) bool {
 	case "ID":
 		return matchesPath("/dev/disk/by-id/"+value, f)
 	}
-	// PARTUUID= and PARTLABEL= never name a whole disk.
+	// PARTUUID= and PARTLABEL= never name a whole disk. Matches does not compare them with a partition, either.
 	return false
 }
 
@@ -407,9 +407,9 @@ func matchesPattern(p, own string) bool {
 }
 
 // isPartitionOf reports whether the path names a partition that the disk might have. The kernel makes a partition's
-// name from the disk's name and the partition's number, such as "vdb1" (disk_name in block/genhd.c). If the disk's name
-// ends in a digit, the kernel puts "p" before the partition's number, as in the name "nvme0n1p1". The name of udev's
-// link to a partition ends in "-part" and the number, such as "-part1".
+// name from the disk's name and the partition's number, such as "vdb1" (add_partition in block/partitions/core.c). If
+// the disk's name ends in a digit, the kernel puts "p" before the partition's number, as in the name "nvme0n1p1". The
+// name of udev's link to a partition ends in "-part" and the number, such as "-part1".
 func isPartitionOf(p, node string, f *disk.Facts) bool {
 	separator := ""
 	if last := node[len(node)-1]; last >= '0' && last <= '9' {

@@ -68,7 +68,7 @@ func isMonitor(dir string) bool {
 	return false
 }
 
-// UnitOf returns the systemd unit of the process with the given PID, or "." if the unit is unknown.
+// UnitOf returns the systemd unit of the process with the given PID, or "." if the control group is unknown.
 func UnitOf(root string, pid int) string {
 	return unitOf(filepath.Join("/", root, "proc", strconv.Itoa(pid)))
 }

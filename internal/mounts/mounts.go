@@ -30,9 +30,9 @@ const (
 	ownTablePath = "/proc/self/mountinfo"
 )
 
-// maxLine is the maximum length in bytes of a line of the mount table. Longer lines are truncated. Only the filesystem
-// options at the end of a line can make a line so long, because overlayfs lists its layers in these options. The reader
-// of package mountinfo fails on lines of 64 KiB or more.
+// maxLine is the maximum length in bytes of a line of the mount table. Longer lines are truncated. Usually, only the
+// filesystem options at the end of a line make a line so long, because overlayfs lists its layers in these options. The
+// reader of package mountinfo fails on lines of 64 KiB or more.
 const maxLine = 32 << 10
 
 // Tree reads the mount table once, like Reader.Tree.

@@ -69,8 +69,9 @@ func MountedAnywhere(root, name string) bool {
 }
 
 // Users returns the users of the filesystem that is mounted at the path. The users are processes, and other mounts of
-// the filesystem in any mount namespace. A process is a user if an open file, a mapped file, its working directory or
-// its root directory is on the filesystem. A process is a user even if its mount of the filesystem is no longer in any
+// the filesystem in any mount namespace of a process. A mount in another namespace is no user if the kernel removes it
+// with the host's mount (follower). A process is a user if an open file, a mapped file, its working directory or its
+// root directory is on the filesystem. A process is a user even if its mount of the filesystem is no longer in any
 // mount table.
 //
 // Users reads nothing from the disk, because the disk may be dead. Only root with all capabilities sees every user of
@@ -115,7 +116,7 @@ type namespace struct {
 	processes []string
 }
 
-// namespaces returns all mount namespaces. The mount namespace of the host is the first in the list.
+// namespaces returns the mount namespaces of all processes. The mount namespace of the host is the first in the list.
 func namespaces(root string) ([]*namespace, error) {
 	host := &namespace{root: filepath.Join("/", root)}
 	var err error

@@ -13,8 +13,8 @@ import (
 // change of the mount table. Watch returns nil when the context ends.
 //
 // If Watch cannot open PID 1's mount table, Watch watches the mount table of this process. The mount option hidepid=
-// (proc(5)) hides PID 1's mount table from all users but root. Mounts by systemd also change the mount table of this
-// process, because the mounts propagate to this process's mount namespace.
+// (proc(5)) can hide PID 1's mount table from users other than root. Mounts by systemd also change the mount table of
+// this process, because the mounts propagate to this process's mount namespace.
 func Watch(ctx context.Context, changed func()) error {
 	if err := watch(ctx, changed, tablePath, ownTablePath); err != nil {
 		return fmt.Errorf("cannot watch the mount table: %w", err)

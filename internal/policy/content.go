@@ -95,7 +95,7 @@ var unfinished = []rule{{
 	},
 }}
 
-// mountable contains the rules for a disk that holds a filesystem.
+// mountable contains the rules for a disk that holds a filesystem or other content that hotmount recognises.
 var mountable = []rule{{
 	reason: disk.ReasonOther, action: disk.Refuse, situations: filesystem | other, lift: byToken,
 	when: func(in input) bool {
@@ -210,7 +210,8 @@ var mountable = []rule{{
 	why:   filesystemWhy,
 }}
 
-// The table `unknown` contains the rules for a disk with content that hotmount does not recognise.
+// The table `unknown` contains the rules for content that hotmount does not recognise, and for a half-made filesystem
+// that this node does not finish.
 var unknown = []rule{{
 	reason: disk.ReasonHalfMade, action: disk.Refuse, situations: other, lift: byToken,
 	when:   func(in input) bool { return in.c.Kind == disk.HalfMade },

@@ -22,7 +22,8 @@ type Condition struct {
 
 // Conditions returns the conditions under which the class formats the disk, or in block mode gives it out. Each
 // condition corresponds to a rule that would otherwise prevent the format or the link. The conditions are in the order
-// in which Decide checks the rules. All conditions are met if and only if Decide returns Format or Link.
+// in which Decide checks the rules. All conditions are met if and only if Decide returns Format or Link, or the disk is
+// already given out.
 func Conditions(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Class) []Condition {
 	in := input{f, c, s, class, blank}
 	if class.Mode == disk.ModeBlock {

@@ -2,9 +2,9 @@ package policy
 
 import "hotmount/internal/disk"
 
-// leastGain is the smallest growth in bytes that XFS accepts with blocks of 4 KiB: 64 blocks. XFS_MIN_AG_BLOCKS is 64
-// (Linux, fs/xfs/libxfs/xfs_fs.h), and 4 KiB is the largest XFS block size that Linux before 6.12 mounts with pages of
-// 4 KiB.
+// leastGain is the smallest growth in bytes with which XFS adds an allocation group, with blocks of 4 KiB: 64 blocks.
+// XFS_MIN_AG_BLOCKS is 64 (Linux, fs/xfs/libxfs/xfs_fs.h), and 4 KiB is the largest XFS block size that Linux before
+// 6.12 mounts with pages of 4 KiB.
 const leastGain = 64 * 4096
 
 // ShouldGrow reports whether the known filesystem on the disk is to be grown before it is mounted. udev in Debian 12

@@ -10,8 +10,8 @@ import (
 // formattable contains the rules for a disk that may be blank. Some of these rules also apply to a disk that is to be
 // given out as a block volume. Permanent refusals come before the holds, so that nobody accepts a disk that is refused
 // afterwards. Only the refusal of a disk that is too small comes after the holds. hotmount must read the disk before it
-// refuses the disk for its size, but hotmount does not read a held disk. hotmount shows the first hold that applies,
-// and an accept lifts only that hold.
+// refuses the disk for its size, but hotmount does not read a held disk. hotmount shows the first hold that applies. An
+// accept lifts only that hold, and other holds about the same missing filesystem (givenUp).
 var formattable = []rule{{
 	// The user of a block volume or the provisioner's cleaner can write zeros, so that the disk looks blank.
 	reason: disk.ReasonNeverFormat, action: disk.Refuse, situations: blank, lift: byToken | withToken,

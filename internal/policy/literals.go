@@ -8,7 +8,8 @@ import (
 // leastLiterals is the number of literal characters that a pattern needs to single out a disk (singledOut).
 const leastLiterals = 4
 
-// literals returns how many characters of the pattern each matching value must contain, or 0 for a faulty pattern.
+// literals returns how many characters of the pattern each matching value must contain, or 0 for a faulty regular
+// expression.
 func literals(pattern string) int { return spelled(pattern).all }
 
 // wwnLiterals does the same as the function `literals`, but counts only the characters after the first dot. In a WWN,

@@ -31,8 +31,8 @@ func csiRemedy(w *wording) string {
 	return say("if the disk is the node's own: hotmount accept %s; if the driver was removed, list the driver in csi_ignore (hotmount.yaml(5)); to use the disk without hotmount accept, give the disk a class with %s", w.f.Name, cmp.Or(selectorOf(w.f), "neighbours: ignore"))
 }
 
-// selectorOf returns the configuration line with which a class selects only this disk. selectorOf returns "" if neither
-// the serial nor the WWN nor the mapper name of the disk is fit for a selector.
+// selectorOf returns the configuration line with which a class selects the disk by its serial, WWN or mapper name.
+// selectorOf returns "" if neither the serial nor the WWN nor the mapper name of the disk is fit for a selector.
 func selectorOf(f *disk.Facts) string {
 	wwn := f.WWN
 	if f.WorldWide() == "" {

@@ -1,6 +1,6 @@
 // Package policy decides what is done with a disk. The package is pure: a decision depends only on the arguments of
-// Decide. Because the rules are pure, the daemon, the process that formats and `hotmount plan` always agree. The table
-// of all rules is the variable `rules` (rules.go).
+// Decide. Because the rules are pure, the daemon, the process that formats and `hotmount plan` agree if they have the
+// same facts. The table of all rules is the variable `rules` (rules.go).
 package policy
 
 import (
@@ -177,8 +177,8 @@ func wasMounted(f *disk.Facts, uuid string) bool {
 }
 
 // Grows reports whether to measure the filesystem of the disk. After the measurement, hotmount grows a filesystem that
-// does not fill its disk, unless Facts.Fixed reports true. Grows reports false if the filesystem was already measured
-// at the disk's present size.
+// does not fill its disk, unless Facts.Fixed reports true. Grows reports false after an attempt to grow the filesystem
+// at the disk's present size (Standing.Fit).
 func Grows(f *disk.Facts, class *disk.Class) bool {
 	return class.Grow && f.Whole == "" && !f.ReadOnly && !f.Standing.Fit.Valid(f)
 }
@@ -196,7 +196,7 @@ func onlyPodMountsLeft(f *disk.Facts, c *disk.Content) bool {
 		!slices.ContainsFunc(f.Mounts, func(m disk.MountPoint) bool { return !ofPod(m.Path) })
 }
 
-// ofPod reports whether kubelet mounts volumes for pods at the path (GetPodVolumeDir in pkg/kubelet/kubelet_getters.go,
+// ofPod reports whether kubelet mounts volumes for pods at the path (getPodVolumeDir in pkg/kubelet/kubelet_getters.go,
 // doBindSubPath in pkg/volume/util/subpath).
 func ofPod(path string) bool {
 	_, pod, _ := strings.Cut(path, "/pods/")
@@ -285,9 +285,9 @@ func wasDisturbed(f *disk.Facts) bool {
 // UUID, or had such a filesystem when this disk was attached.
 //
 // The choice between two twins must not depend on the order in which the disks are attached. If a disk is detached or
-// appears late at boot, the disk's volume must not show another disk's data. If two disks have the same UUID, hotmount
-// mounts the disk on record (Standing.OnRecord). If neither of the two disks is on record, hotmount mounts the disk
-// whose size has changed since its last mount (Standing.Resized).
+// appears late at boot, the disk's volume must not show another disk's data. If two disks have the same UUID and
+// neither is mounted, hotmount mounts the disk on record (Standing.OnRecord). If neither of the two disks is on record,
+// hotmount mounts the disk whose size has changed since its last mount (Standing.Resized).
 //
 // A disk that was refused for a duplicate UUID stays refused until the operator accepts the disk. hotmount also refuses
 // every disk that may be the refused disk, such as a disk with the same serial in another slot. While another disk with
@@ -348,7 +348,7 @@ func givenUpBeforeFormat(c *disk.Content, l *disk.Sighting) bool {
 	return c.Kind == disk.HalfMade && l.UUID != c.UUID
 }
 
-// The function `failed` reports whether an earlier format of the disk failed and must not be tried again.
+// The function `failed` reports whether an earlier proof or format of the disk failed and must not be tried again.
 func failed(f *disk.Facts) bool {
 	v := f.Standing.Verdict
 	return v.Valid(f) && v.Failure != "" && !v.Retry

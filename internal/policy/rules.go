@@ -311,7 +311,7 @@ var othersUse = []rule{{
 	found: func(w *wording) string { return visible(w.f.Udev.FSLabel) },
 }}
 
-// readiness contains the rules for a disk that cannot be used, whatever its content is.
+// readiness contains the rules that come before the rules about the content of the disk.
 var readiness = []rule{{
 	reason: disk.ReasonLost, action: disk.Refuse, situations: free, priority: asError,
 	when:      func(in input) bool { return in.f.Lost() != nil },

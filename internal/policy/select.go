@@ -112,9 +112,9 @@ func ofKubelet(path string) bool {
 	return false
 }
 
-// selectsRelated reports whether the class selects a partition of the disk, or the disk of the partition.
-// selectsRelated compares only facts that a disk shares with its partitions. For a disk with partitions, selectsRelated
-// skips the selector `size`, because the facts of a disk do not contain the sizes of its partitions.
+// selectsRelated reports whether the class selects a partition of the disk, or the disk of the partition. For a disk
+// with partitions, selectsRelated skips the selector `size`, because the facts of a disk do not contain the sizes of
+// its partitions.
 func selectsRelated(f *disk.Facts, c *disk.Class) bool {
 	if f.Whole != "" {
 		return selects(wholeDisk(f), c)
@@ -296,8 +296,8 @@ func pattern(s *disk.Selectors, pattern, value string) bool {
 	return Pattern(pattern, value)
 }
 
-// slashless replaces the slash, which is special in path.Match, with a byte that neither patterns nor values from sysfs
-// can contain.
+// slashless replaces the slash, which is special in path.Match, with a byte that no pattern contains, and that values
+// from sysfs practically never contain.
 var slashless = strings.NewReplacer("/", "\x00")
 
 // Match is the result of one selector for one disk.

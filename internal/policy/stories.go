@@ -235,8 +235,8 @@ func filesystemWhy(w *wording) string {
 	return why
 }
 
-// The function `rival` returns the other disk with the same UUID, because of which hotmount refuses this disk. The
-// second result is true if the rival is in use and this disk may be a second path to the rival.
+// The function `rival` returns another disk with the same UUID, for the message about the refusal. If this disk may be
+// a second path to such a disk in use, `rival` returns that disk and true.
 func rival(f *disk.Facts) (p *disk.Peer, path bool) {
 	i := slices.IndexFunc(f.SameUUID, func(p disk.Peer) bool { return p.InUse != "" && p.Same(f) })
 	return &f.SameUUID[max(i, 0)], i >= 0

@@ -25,9 +25,9 @@ func usual(f *disk.Facts) bool {
 	return f.Whole == "" && ordinary(f.Name) && f.Size > 0 && !f.Removable
 }
 
-// classToAdd returns a remedy that contains the text of a new class. The new class selects only this disk. The remedy
-// tells the operator to copy all present classes, because the built-in class does not apply once the configuration
-// defines a class.
+// classToAdd returns a remedy that contains the text of a new class. The new class selects the disk by its serial, its
+// slot or its name. The remedy tells the operator to copy all present classes, because the built-in class does not
+// apply once the configuration defines a class.
 func classToAdd(w *wording) string {
 	f := w.f
 	selector := "names: [" + f.Name + "]"

@@ -25,7 +25,8 @@ type Source struct {
 	Own Own
 	// Rate is the highest number of bytes per second that a scan reads, or 0 for no limit.
 	Rate uint64
-	// Progress, if it is not nil, is called after each read of a scan, with the scan's context.
+	// Progress, if it is not nil, is called with the caller's context after each read of a scan or a digest. There is
+	// no call after a read that failed or found a foreign byte.
 	Progress func(context.Context, Progress)
 }
 
@@ -35,7 +36,7 @@ type Progress struct{ At, Size, Read uint64 }
 
 // Own is a filesystem that this node has begun to make on a disk and may not have finished.
 type Own struct {
-	// Type is disk.XFS or disk.Ext4.
+	// Type is disk.XFS or disk.Ext4, or empty if there is no such filesystem.
 	Type string
 	// UUID is the UUID of the filesystem, or empty if there is no such filesystem.
 	UUID string
@@ -115,10 +116,10 @@ func (s *Source) file(f *Finding, begins string, zeros bool) (string, error) {
 // has no sound XFS superblock. The parameter `own` is Source.Own.
 //
 // A disk is Blank if wipefs and blkid name nothing, the disk has no XFS superblock, and every byte that the scan
-// examined was zero. A disk is HalfMade if mkfs did not finish the disk's filesystem. A half-made filesystem is our own
-// if the scan found only zeros and bytes of our own filesystem. A half-made filesystem may lack a superblock: an XFS
-// may have lost its superblock, and mkfs.ext4 writes the superblock last. A half-made XFS of another machine is
-// recognised only by its superblock.
+// examined was zero. A disk is HalfMade only if mkfs did not finish the disk's filesystem. A half-made filesystem is
+// our own if the scan found only zeros and bytes of our own filesystem. A half-made filesystem may lack a superblock:
+// an XFS may have lost its superblock, and mkfs.ext4 writes the superblock last. A half-made XFS of another machine is
+// recognised only by its superblock. A half-made ext4 of another machine is never recognised.
 func Content(sigs []Signature, finding Finding, super *XFSSuper, own Own) disk.Content {
 	c := disk.Content{Kind: disk.Unknown, Proven: true, Evidence: evidence(sigs, finding, super)}
 	switch {

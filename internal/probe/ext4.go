@@ -169,8 +169,8 @@ func hasCopy(group uint64) bool {
 }
 
 // ext4Owner recognises the bytes of one unfinished ext4 filesystem of our own. If the UUID, the options and the
-// creation time are the same, mkfs.ext4 writes the same bytes to a file as to the disk. Each sector of the disk must be
-// zero, or equal the sector at the same offset in a file that mkfs.ext4 has written.
+// creation time are the same, one version of mkfs.ext4 writes the same bytes to a file as to the disk. Each sector of
+// the disk must be zero, or equal the sector at the same offset in a file that mkfs.ext4 has written.
 //
 // Inodes and superblocks on the disk may differ from the file, and are recognised by checksums that include the UUID.
 // mkfs.ext4 writes inodes more than once, so the disk may contain an earlier version of an inode. A superblock on the

@@ -5,7 +5,8 @@ import (
 	"io"
 )
 
-// fileFormats are formats of files that may be written raw to a disk: disk images, and compressed or encrypted data.
+// fileFormats are formats of files that may be written raw to a disk: disk images, archives, and compressed or
+// encrypted data.
 // wipefs and blkid do not recognise the formats in fileFormats. Each entry contains the magic bytes of a format, and
 // their byte offset on the disk. If the field `last` is set, the offset is relative to the start of the disk's last
 // sector.

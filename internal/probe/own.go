@@ -19,9 +19,10 @@ const (
 	logMagic     = 0xfeedbabe
 )
 
-// The map `stamps` gives, for the magic number of each XFS structure, the byte offset of the filesystem's UUID in
-// the structure. XFS version 5 puts the UUID into each structure, to show to which filesystem a structure belongs
-// (Linux, fs/xfs/libxfs/xfs_format.h). The field `whole` is set for the structures that fill a whole block.
+// The map `stamps` contains the XFS structures that mkfs.xfs writes, except inodes. For the magic number of each
+// structure, the map gives the byte offset of the filesystem's UUID in the structure. XFS version 5 puts the UUID into
+// the structures, to show to which filesystem a structure belongs (Linux, fs/xfs/libxfs/xfs_format.h). The field
+// `whole` is set for the structures that fill a whole block.
 var stamps = map[uint32]struct {
 	offset int
 	whole  bool

@@ -2,8 +2,8 @@ package probe
 
 import "slices"
 
-// The variable `secondary` lists the places of second superblocks, labels and backups of each format. Places in the
-// first and the last 16 MiB of the disk are left out.
+// The variable `secondary` lists the places of second superblocks, labels and backups. A format is left out if all its
+// places are in the first and the last 16 MiB of the disk.
 //
 // Every sampled scan reads the first and the last 16 MiB. The first and the last 16 MiB contain the superblocks, labels
 // and tables of the following formats.
@@ -46,20 +46,21 @@ func places(size uint64) []uint64 {
 }
 
 // xfsGroups returns the byte offsets of the allocation groups that mkfs.xfs would make with its default block size. On
-// a plain disk below 4 TiB, mkfs.xfs makes 4 allocation groups. On a disk that reports a stripe, mkfs.xfs makes 8 to 32
-// allocation groups, depending on the size of the disk. On a disk of 4 TiB or more, the size of each allocation group
-// is just under 1 TiB. xfsGroups returns at most 1024 allocation groups for each layout, which is enough for a disk of
-// 1 PiB.
+// a plain disk below 4 TiB, mkfs.xfs makes 4 allocation groups. On a disk below 32 TiB that reports a stripe, mkfs.xfs
+// makes 8 to 32 allocation groups, depending on the size of the disk. On any other disk, the size of each allocation
+// group is just under 1 TiB. xfsGroups returns at most 1024 allocation groups for each layout, which is enough for a
+// disk of 1 PiB.
 //
 // On a striped disk, the size of an allocation group is a multiple of the stripe unit. If all allocation groups would
 // begin on the same member disk, mkfs.xfs makes each group one stripe unit smaller (xfsprogs, mkfs/xfs_mkfs.c,
 // align_ag_geometry).
 //
-// On solid-state disks, mkfs.xfs 6.8 and later make one allocation group for each CPU. mkfs.xfs makes fewer allocation
-// groups than CPUs if a group would otherwise be smaller than 4 GiB. mkfs.xfs makes two or more allocation groups for
-// each CPU if a group would otherwise be larger than 1 TiB (calc_concurrency_ag_geometry). xfsGroups covers the CPU
-// counts of real machines, up to 512. Above 32 CPUs, xfsGroups covers only every fourth CPU count. The step between CPU
-// counts doubles above 64, above 128 and above 256 CPUs. A scan for all CPU counts up to 512 would need 130,000 places.
+// On solid-state disks, mkfs.xfs 6.8 and later make one allocation group for each CPU, but never fewer groups than
+// above. mkfs.xfs makes fewer allocation groups than CPUs if a group would otherwise be smaller than 4 GiB. mkfs.xfs
+// makes two or more allocation groups for each CPU if a group would otherwise be larger than 1 TiB
+// (calc_concurrency_ag_geometry). xfsGroups covers the CPU counts of real machines, up to 512. Above 32 CPUs, xfsGroups
+// covers only every fourth CPU count. The step between CPU counts doubles above 64, above 128 and above 256 CPUs. A
+// scan for all CPU counts up to 512 would need 130,000 places.
 func xfsGroups(size uint64) []uint64 {
 	const (
 		block     = 4096
@@ -108,8 +109,8 @@ func xfsGroups(size uint64) []uint64 {
 }
 
 // extGroups returns the byte offsets of the ext2, ext3 or ext4 block groups that hold a copy of the superblock. The
-// copies are in group 1, in the groups whose number is a power of 3, 5 or 7, and in the last group. A block group has
-// as many blocks as one block has bits.
+// copies are in group 1, in the groups whose number is a power of 3, 5 or 7, and with sparse_super2 in the last group.
+// A block group has as many blocks as one block has bits.
 func extGroups(size uint64) []uint64 {
 	var all []uint64
 	for _, block := range []uint64{1 << 10, 2 << 10, 4 << 10, 64 << 10} {

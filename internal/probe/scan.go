@@ -1,5 +1,5 @@
 // Package probe reports, with evidence, what is on a disk: nothing, a filesystem, other content or unknown content.
-// Package probe writes nothing to a disk. Content that cannot be read or recognised is never reported as Blank.
+// Package probe writes nothing to a disk. If a read fails or an examined byte is not zero, the disk is never Blank.
 package probe
 
 import (
@@ -102,7 +102,7 @@ type Finding struct {
 	// Plan is the plan by which the scan read the disk. If the caller of the scan chose Auto, Plan is Full or Sampled.
 	Plan Plan
 	Size uint64
-	// Read is the number of bytes read, except those of the read that found the byte at Offset. Places is the number of
+	// Read is the number of bytes read before the read that found the byte at Offset, if any. Places is the number of
 	// separate stretches that the scan read. Own is the size in bytes of the scanned blocks that belong to Source.Own.
 	Read, Places, Own uint64
 	// Bytes contains up to 16 bytes of the disk, from Offset on. The byte at Offset is the first byte that is neither
@@ -131,9 +131,9 @@ func (e *ReadError) Error() string { return fmt.Sprintf("cannot read byte %d: %v
 // Unwrap returns the operating system's error.
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Scan reads the disk according to the plan and stops at the first byte that is neither zero nor part of s.Own. If
+// Scan reads the disk by the plan and stops at the first examined byte that is neither zero nor part of s.Own. If
 // s.Reader is a file opened with O_DIRECT, Scan does not use the page cache. If a read fails, the error is a
-// *ReadError. If ctx ends, the error is context.Cause(ctx). After an error, the content of the disk is unknown.
+// *ReadError. If ctx ends before Scan stops, the error is context.Cause(ctx). After an error, the content is unknown.
 func Scan(ctx context.Context, s Source, plan Plan) (Finding, error) {
 	f := Finding{Plan: plan.forSize(s.Size), Size: s.Size}
 	if s.Size == 0 {
@@ -216,7 +216,7 @@ func (s *Source) read(ctx context.Context, plan Plan, take func(b []byte, offset
 		})
 	}
 	readers.Wait()
-	// A result stays valid even if ctx ends while the method `read` waits for the goroutines.
+	// An error, or the stop by take(), stays valid even if ctx ends while the method `read` waits for the goroutines.
 	switch {
 	case err != nil || enough:
 	case ctx.Err() != nil:
@@ -465,8 +465,8 @@ func clip(size uint64, list iter.Seq[extent]) iter.Seq[extent] {
 	}
 }
 
-// buffer is memory that begins at a page boundary. O_DIRECT requires memory at a page boundary (open(2)), which Go's
-// allocator does not guarantee.
+// buffer is memory that begins at a page boundary. O_DIRECT requires memory at a multiple of the disk's sector size
+// (open(2)), which Go's allocator does not guarantee.
 type buffer []byte
 
 func alignedBuffer(size int) (buffer, error) {

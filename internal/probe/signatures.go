@@ -30,7 +30,8 @@ const toolTime = 2 * time.Minute
 type Signature struct {
 	// Tool is "wipefs" or "blkid".
 	Tool string
-	// Type is the name that libblkid uses for the format, such as "xfs", "LVM2_member" or "gpt".
+	// Type is the name that libblkid uses for the format, such as "xfs", "LVM2_member" or "gpt". For an ambivalent
+	// result of blkid, Type is the value of ID_FS_AMBIVALENT. If blkid prints no type, Type is "unknown".
 	Type string
 	// Usage is ID_FS_USAGE from libblkid: "filesystem", "raid", "crypto" or "other". For a partition table or an
 	// ambivalent result of blkid, Usage is hotmount's own term "partition table" or "ambivalent". Usage is empty for

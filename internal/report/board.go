@@ -139,7 +139,8 @@ func (b *Board) put(l disk.Line) {
 }
 
 // The method `failed` adds a failure, and the time of the next try, to the line of the disk. If the attachment has no
-// line on the board, the failure is ignored: for example, a failed cleanup after a disk was removed.
+// line on the board, the failure is ignored: for example, a failed cleanup after a disk was removed. A failure without
+// a sequence number is never ignored, because the first look at a disk may fail.
 func (b *Board) failed(e disk.Event) {
 	f, again := e.Facts, e.Tries
 	l, ok := b.lines[f.Name]

@@ -112,7 +112,7 @@ func sealedFile(data []byte) (*os.File, error) {
 }
 
 // toStderr writes a line to standard error. Under the journal, standard error is a stream to journald with a buffer of
-// a few hundred KiB. toStderr does not wait if the buffer of standard error is full.
+// a few hundred KiB. If this buffer is full, toStderr does not wait.
 func toStderr(line string) error {
 	err := unix.Send(int(os.Stderr.Fd()), []byte(line), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	if errors.Is(err, unix.ENOTSOCK) {

@@ -49,8 +49,9 @@ func keepText(path, text string) error {
 
 func (s Store) drop(k kind, seq uint64) error { return removeIfThere(s.record(k, seq)) }
 
-// readRecord returns a record of an attachment, or nil if there is none. An unreadable record is treated as missing. A
-// missing record does no harm: no hold is lifted, the proof runs again, and the filesystem is measured again.
+// readRecord returns a record of an attachment, or nil if there is none. An unreadable record is treated as missing.
+// Only a missing record of usedDir lifts a hold. Without any other record, the disk stays held, the proof runs again,
+// or the filesystem is measured again.
 func readRecord[T any](s Store, k kind, seq uint64) *T {
 	var v T
 	if readJSON(s.record(k, seq), &v) != nil {
@@ -77,8 +78,9 @@ func (s Store) attachment(seq uint64) disk.Standing {
 	return st
 }
 
-// KeepUnmounted records that the disk must not be mounted during this attachment, because the disk was released
-// (ReasonReleased) or unmounted by hand (ReasonUnmounted). An empty reason removes the record.
+// KeepUnmounted records that the disk must be neither mounted nor given out during this attachment. The reason is that
+// the disk was released (ReasonReleased) or unmounted by hand (ReasonUnmounted). An empty reason removes the record.
+// With the reason `remount`, the record has the opposite meaning.
 func (s Store) KeepUnmounted(f *disk.Facts, reason disk.Reason) error {
 	if reason == "" {
 		return s.drop(unmountedDir, f.Seq)

@@ -15,8 +15,8 @@ var ErrNoAnswer = errors.New("the unit that formats has stored no result")
 
 // Answer is the result of formatting with an operator's token.
 type Answer struct {
-	// UUID and Type describe the filesystem that was made. Failure is the reason why no filesystem was made, or empty
-	// if a filesystem was made.
+	// UUID and Type describe the filesystem that was made. Failure is the reason why no filesystem was made, or why
+	// the new filesystem cannot be used (format.ErrMade). Failure is empty after a success.
 	UUID    string `json:"uuid,omitempty"`
 	Type    string `json:"type,omitempty"`
 	Failure string `json:"failure,omitempty"`
@@ -45,9 +45,9 @@ func (s Store) Confirming(seq uint64) (end func() error, err error) {
 }
 
 // Confirm stores the operator's token for the process that formats the disk with that sequence number. The token is
-// valid until the caller calls the function `withdraw`, or until this process ends for any reason. If the token stayed
-// valid, a format could still begin long after the operator has seen a failure. Only root can read the directory of the
-// token.
+// valid until a process takes the token (TakeToken), the caller calls the function `withdraw`, or this process ends. If
+// the token stayed valid, a format could still begin long after the operator has seen a failure. Only root can read the
+// directory of the token.
 func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err error) {
 	path := s.record(confirmedDir, seq)
 	err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), removeIfThere(s.answerFile(seq)))
@@ -72,8 +72,8 @@ func (s Store) Confirm(seq uint64, token string) (withdraw func() error, err err
 }
 
 // TakeToken returns the operator's token for the disk with that sequence number, or "" if there is no valid token. A
-// token can be taken only once. TakeToken also removes the answer to an earlier token, because the operator no longer
-// waits for that answer.
+// token can be taken only once. If there is a token, TakeToken also removes the answer to an earlier token, because the
+// operator no longer waits for that answer.
 func (s Store) TakeToken(seq uint64) (token string, err error) {
 	token, err = s.takeToken(seq)
 	return token, wrap(err, "cannot read and remove the token of hotmount format")

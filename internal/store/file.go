@@ -13,8 +13,8 @@ import (
 	"hotmount/internal/disk"
 )
 
-// limit is the size in bytes of the largest file that hotmount reads. The largest history (historySize) is smaller than
-// this limit.
+// limit is the size in bytes of the largest file that package store reads. The largest history (historySize) is smaller
+// than this limit.
 const limit = 4 << 20
 
 func readFile(path string) ([]byte, error) {
@@ -68,8 +68,8 @@ func writeJSON(path string, v any, synced bool) error {
 	return replace(path, append(data, '\n'), synced)
 }
 
-// The type `list` is the content of a file that contains one record for each filesystem. The list ends with the
-// filesystem that was seen last.
+// The type `list` is the content of a file that contains records about filesystems or about other content of disks. The
+// newest record is at the end of the list.
 type list[T any] struct {
 	Version     int `json:"version"`
 	Filesystems []T `json:"filesystems"`
@@ -96,7 +96,8 @@ func saveList[T any](s Store, path string, all []T) error {
 	return s.save(path, list[T]{version, lastKept(all)})
 }
 
-// mostKept is the largest number of entries in a list that grows without an operator's action.
+// mostKept is the largest number of entries in a list that grows without an operator's action. The list of block
+// volumes (givenOut) has no limit.
 const mostKept = 1024
 
 // lastKept returns the last mostKept entries of the list, or all entries of a shorter list.

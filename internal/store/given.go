@@ -12,16 +12,15 @@ import (
 	"hotmount/internal/disk"
 )
 
-// givenOut is the content of given-out.json. Only a format with an operator's token removes a record. Without the
-// record of a former block volume, hotmount could mistake the disk for a blank disk.
+// givenOut is the content of given-out.json. Only a format with an operator's token (RemoveGiven) and Reset remove a
+// record. Without the record of a former block volume, hotmount could mistake the disk for a blank disk.
 type givenOut struct {
 	Version int          `json:"version"`
 	Disks   []disk.Given `json:"disks"`
 }
 
-// Given returns the records of all disks that were ever given out as block volumes. A disk's record is removed when the
-// disk is later formatted with an operator's token. If the file has another format version, Given returns an error and
-// all records that it can parse.
+// Given returns the records of the disks that were given out as block volumes, except records that RemoveGiven or Reset
+// has removed. If the file has another format version, Given returns an error and all records that it can parse.
 func (s Store) Given() ([]disk.Given, error) {
 	var all givenOut
 	err := readJSON(s.givenFile(), &all)
@@ -87,8 +86,8 @@ func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
 }
 
 // RemoveGiven durably removes the block volume record of a disk. The disk has just been formatted with the operator's
-// token. RemoveGiven keeps a record whose WWN differs from the disk's WWN, and the record of a serial that several
-// disks have. Such a record may be about another disk.
+// token. RemoveGiven keeps a record whose serial or WWN differs from the disk's, and the record of a serial that
+// several disks have. Such a record may be about another disk.
 func (s Store) RemoveGiven(f *disk.Facts) error {
 	err := s.changeGiven(func(all []disk.Given) []disk.Given {
 		return slices.DeleteFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN && !g.Twice })

@@ -58,9 +58,9 @@ func (s Store) History() ([]disk.Record, error) {
 	return all, nil
 }
 
-// parseHistory returns the records. The result `whole` is the number of bytes in complete lines. An incomplete last
-// line is not a record. hotmount syncs a line before the format writes to a disk. The format of an incomplete line
-// therefore never wrote to a disk.
+// parseHistory returns the records. The result `whole` is the number of bytes in complete lines. An incomplete or
+// unreadable last line is not a record. hotmount syncs the beginning of a format before the format writes to a disk.
+// The format of an incomplete beginning therefore never wrote to a disk.
 func parseHistory(data []byte) (all []disk.Record, whole int, err error) {
 	for rest := data; len(rest) > 0; {
 		n := bytes.IndexByte(rest, '\n') + 1
@@ -109,8 +109,9 @@ func futureAt(all []disk.Record, now time.Time) (count int) {
 }
 
 // NoticeFuture adds a notice if the history has records with times in the future, and returns the number of these
-// records. A later call does not count the same records again. The clock was wrong when these records were written.
-// Without the notice, a record with a time in the future would count towards format_limit at least until that time.
+// records. A later call counts the same records again only if the clock was set back in between. The clock was wrong
+// when these records were written, or is wrong now. Without the notice, a record with a time in the future would count
+// towards format_limit at least until that time.
 func (s Store) NoticeFuture() (count int, err error) {
 	all, err := s.History()
 	now := time.Now().UTC().Round(0) // read the clock after the history, because another process may begin a format during the read

@@ -71,7 +71,7 @@ func overlap(all []disk.Intent, by *disk.Intent, attached func(seq uint64) bool)
 
 // The function `displaced` reports whether another disk has replaced the disk of an older intent (n) in its slot. The
 // other disk is the disk of the new intent (`by`). The two disks match only by slot and size. The disk of the new
-// intent was found blank, or is to be overwritten.
+// intent was found blank or half-made, or is to be overwritten.
 //
 // The result is false if the field Doubt of the older intent is set. For example, another program may have written to
 // the disk during the format. If the older intent overwrites content (Intent.Over), the result is true only if the new

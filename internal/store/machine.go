@@ -16,7 +16,7 @@ import (
 const MachineIDFile = "/etc/machine-id"
 
 // The type `arrival` lists the disks that were attached when the daemon first started under a machine-id that differs
-// from the recorded machine-id.
+// from the recorded machine-id. If Init records attached disks later, Init adds these disks.
 type arrival struct {
 	Machine string          `json:"machine"`
 	Present []disk.Identity `json:"present"`
@@ -119,9 +119,9 @@ func (s Store) KeepMachine() error {
 	return wrap(err, "cannot record that this is the same worker")
 }
 
-// Reset removes all records of the worker. After Reset, the next start of the daemon is treated as its first start.
-// Reset keeps the list of class directories, because the directories stay on this system and may need a cleanup. No
-// other process may use the store during Reset.
+// Reset removes all records of the worker from the state directory. After Reset, the next start of the daemon is
+// treated as its first start. Reset keeps the list of class directories, because the directories stay on this system
+// and may need a cleanup. No other process may use the store during Reset.
 func (s Store) Reset() error {
 	err := os.MkdirAll(s.State, 0o700)
 	if err == nil {

@@ -30,9 +30,9 @@ const (
 	RuntimeDirectory = "/run/hotmount"
 )
 
-// The constant `version` is the format version of the JSON files in the state directory. A daemon that finds such a file
-// with another version does not change the file, and formats nothing. The file directories.json is an exception,
-// because the daemon always writes this file anew.
+// The constant `version` is the format version of the JSON files in the state directory. A daemon that finds such a
+// file with another version does not change the file, and formats nothing. The daemon does not read running.json, and
+// always writes directories.json anew.
 const version = 1
 
 // ErrLost reports that state.json does not exist: the state directory was never initialised, or the file was lost.
@@ -40,8 +40,8 @@ const version = 1
 var ErrLost = errors.New("the state directory is not initialised" + disk.Helps + "hotmount state init")
 
 // Store gives access to the state directory and the runtime directory. Several processes may call the methods of Store
-// at once. A file is always replaced as a whole. A method takes a lock if its change depends on the old content of a
-// file.
+// at once, except Publish, Reset, and Accept with a reason. A file is always replaced as a whole. A method takes a lock
+// if its change to the state directory depends on the old content of a file.
 type Store struct {
 	State   string
 	Runtime string
@@ -62,18 +62,18 @@ type state struct {
 	// Machine is the machine-id of the worker to which the records belong, or empty if the daemon has not recorded the
 	// machine-id yet.
 	Machine string `json:"machine,omitempty"`
-	// Arrival contains the disks that were attached at the first start under another machine-id. Arrival is nil until
-	// the machine-id changes, and after KeepMachine.
+	// Arrival contains the disks that were attached at the first start under another machine-id, or at a later Init.
+	// Arrival is nil until the machine-id changes, and after KeepMachine.
 	Arrival *arrival `json:"arrival,omitempty"`
-	// Present lists the disks that were attached when hotmount was installed or reinstalled.
+	// Present lists the disks that were attached when Init recorded them, such as at an installation.
 	Present []disk.Identity `json:"present"`
-	// Braked lists the disks that were attached while the format limit was reached. The disk that was added last is at
+	// Braked lists the disks that were held because the format limit was reached. The disk that was added last is at
 	// the end of the list.
 	Braked []disk.Identity `json:"braked,omitempty"`
 	// Twins lists the disks that were refused because another disk had the same UUID. The disk that was added last is
 	// at the end of the list.
 	Twins []identity.Twin `json:"twins,omitempty"`
-	// Used contains the disks that another program used. The disk that was added last is at the end of the list.
+	// Used contains the disks that another program used. The disk that KeepUse added or moved last is at the end.
 	Used []disk.Use `json:"used,omitempty"`
 	// Drivers is the sorted list of the storage drivers that were seen on this worker.
 	Drivers []string `json:"drivers,omitempty"`
@@ -132,7 +132,8 @@ func (s Store) Exists() bool { return exists(s.State) }
 
 // Removed reports whether the package was removed since Init. Disks that were attached while the package was removed
 // are not on record, so nothing may be formatted until Init runs. The package's prerm makes the file that shows the
-// removal. The package's postrm makes the file again, because dpkg does not always call prerm.
+// removal. The package's postrm makes the file again, because dpkg does not always call prerm. If Init ran before the
+// installation, postinst makes the file.
 func (s Store) Removed() bool {
 	return exists(s.removedFile())
 }
@@ -165,9 +166,9 @@ func (s Store) save(path string, v any) error {
 }
 
 // failed(err) records that a write to the state directory failed with err, and returns err. The error stays recorded
-// until Init runs. After a failed write, the state has a gap: the record of a format may be missing. The call also
-// removes soundFile. After a reboot, the missing soundFile shows hotmount that the state has a gap. The removal of a
-// file also works on a full filesystem, but not on a read-only filesystem.
+// until Init runs or the machine reboots. After a failed write, the record of a format may be missing (a gap). The call
+// also removes soundFile. After a reboot, the missing soundFile shows hotmount that the state has a gap. The removal of
+// a file also works on a full filesystem, but not on a read-only filesystem.
 func (s Store) failed(err error) error {
 	if err == nil {
 		return nil
@@ -308,7 +309,8 @@ const remount = disk.Reason("remount")
 
 func (s Store) recordAccept(f *disk.Facts, boot string, w disk.Word) error {
 	id := f.Identity(boot)
-	// An accept applies to one disk only. Records of another disk with the same serial or WWN are kept.
+	// An accept applies to one disk only. All lists except Twins keep the records of another disk with the same serial
+	// or WWN.
 	unambiguous := func(p disk.Identity) bool { return len(f.SameSerial)+len(f.SameWWN) == 0 || p.Slot == id.Slot }
 	err := s.change(func(st *state) {
 		switch w.Reason {

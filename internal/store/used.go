@@ -54,7 +54,7 @@ func (s Store) TakeOpener(seq uint64) (*disk.Opener, error) {
 }
 
 // RememberDrivers durably adds the names to the list of storage drivers that were seen on this worker. After a storage
-// driver has ended, its sockets are gone, but its disks may still be attached.
+// driver has ended normally, its sockets are gone, but its disks may still be attached.
 func (s Store) RememberDrivers(names []string) error {
 	err := s.change(func(st *state) {
 		st.Drivers = append(st.Drivers, names...)

@@ -182,7 +182,7 @@ func onVirtio(dir string) bool {
 	return false
 }
 
-// pciAddress matches the kernel's name of a PCI function (pci_dev_name).
+// pciAddress matches the kernel's name of a PCI function (pci_name in include/linux/pci.h).
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
 // busAddress returns the last PCI address in the sysfs path of a device, in the form of ID_PATH from udev's path_id.

@@ -63,7 +63,7 @@ func (f FS) Below(name string) ([]string, error) {
 }
 
 // Underlying returns the disks below a device-mapper or md device, at any depth, sorted by name. Underlying leaves out
-// a removed disk, such as one leg of a mirror, if the device works without this disk.
+// a removed disk, such as one leg of a mirror, if the device may work without this disk (spare).
 //
 // When a disk is pulled, the link to the disk stays in the directory `slaves` of the device-mapper or md device above
 // the disk. The link to a pulled disk leads nowhere, or to a new disk in the same slot. The directory `holders` of the
@@ -144,8 +144,8 @@ func (f FS) readSlave(link, above string, depth int) ([]disk.Underlying, error) 
 
 func isGone(u disk.Underlying) bool { return u.Gone }
 
-// partitionOf reports whether the name is the name of a partition of the disk, such as "sda1" or "nvme0n1p1" (bdevname
-// in the kernel's block layer).
+// partitionOf reports whether the name is the name of a partition of the disk, such as "sda1" or "nvme0n1p1"
+// (add_partition in block/partitions/core.c).
 func partitionOf(whole, name string) bool {
 	number, ok := strings.CutPrefix(name, whole)
 	number = strings.TrimPrefix(number, "p")

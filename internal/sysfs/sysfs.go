@@ -98,8 +98,9 @@ func (f FS) Newest(name string, later func(other string) bool) (uint64, error) {
 }
 
 // Disk returns the facts that sysfs and udev's database contain about a disk: the fields of disk.Facts from ID to
-// Holders, and the field Udev. Disk reads the sequence number before and after all other facts, so that all facts are
-// about one disk. The error wraps disk.ErrGone if the disk is not attached, or was detached during the call.
+// Holders except BackingDevice, and the field Udev. Disk reads the sequence number before and after all other facts, so
+// that all facts are about one disk. The error wraps disk.ErrGone if the disk is not attached, or was detached during
+// the call.
 func (f FS) Disk(name string) (disk.Facts, error) {
 	facts, err := f.disk(name)
 	if err != nil {
@@ -197,7 +198,7 @@ func (f FS) entry(name string) (string, error) {
 
 // resolveEntry returns the directory to which an entry of /sys/block or /sys/class/block leads. An entry is a symbolic
 // link, whose target contains no other link. An entry can also be the directory itself (CONFIG_SYSFS_DEPRECATED, until
-// Linux 6.0).
+// Linux 6.2).
 func resolveEntry(entry string) (string, error) {
 	target, err := os.Readlink(entry)
 	switch {
@@ -248,7 +249,7 @@ func fillDevice(facts *disk.Facts, dir string) error {
 		return err
 	}
 	// sysfs gives the size in units of 512 bytes, whatever the sector size of the disk is (SECTOR_SIZE in
-	// include/linux/blkdev.h).
+	// include/linux/blk_types.h).
 	facts.Size = sectors * 512
 	return nil
 }

@@ -26,8 +26,8 @@ type Nodes struct {
 
 	mu sync.Mutex
 	// The field `heard` is the number of the newest event. made[name] is the number of the event with which the entry
-	// appeared. made[name] exists only while the entry exists. gone[name] is the number of the event with which the
-	// entry last disappeared.
+	// appeared. made[name] exists only while the entry exists, or if the event of its removal was lost. gone[name] is
+	// the number of the event with which the entry last disappeared.
 	heard      uint64
 	made, gone map[string]uint64
 	buf        []byte

@@ -60,8 +60,8 @@ const (
 	// (MONITOR_GROUP_UDEV in systemd's device-monitor-private.h). The value is a bit mask, as in bind(2) and in the
 	// sender's address.
 	udevGroup = 2
-	// maxFrame is the length in bytes of the longest frame that is read as a whole. udev's own listeners read frames of
-	// up to 8 KiB.
+	// maxFrame is the length in bytes of the longest frame that is read as a whole. udev's older listeners read frames
+	// of up to 8 KiB, and newer listeners read frames of any size.
 	maxFrame = 32 << 10
 	// receiveBuffer is the requested size of the socket's buffer in bytes. For SO_RCVBUF, the kernel grants at most
 	// net.core.rmem_max, even to a process with CAP_NET_ADMIN (socket(7)).
@@ -182,7 +182,7 @@ func (l *Listener) Run(ctx context.Context, emit func(Hint)) error {
 	return nil
 }
 
-// hintOf turns a message into a hint, or returns false if the message is not about a disk.
+// hintOf turns a message into a hint, or returns false for a foreign message (Counters.Foreign).
 func (l *Listener) hintOf(m message) (Hint, bool) {
 	if !m.fromRoot() || m.groups != udevGroup {
 		l.foreign.Add(1)

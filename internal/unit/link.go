@@ -22,7 +22,7 @@ func MakeLink(link string, id disk.ID) (err error) {
 		return err
 	}
 	defer class.Close()
-	// MakeLink makes the link in the class directory last, so that the link always leads to the disk.
+	// MakeLink makes the link in the class directory last, so that a new link leads to the disk at once.
 	if err := os.Mkdir(disk.LinkDirectory, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
@@ -44,8 +44,8 @@ func MakeLink(link string, id disk.ID) (err error) {
 	return symlink(disk.LinkDirectory+"/"+name, class, name)
 }
 
-// RemoveLink removes the link at the given path from a class directory if the link leads to the disk. RemoveLink also
-// removes the link's target in disk.LinkDirectory. A missing link is not an error.
+// RemoveLink removes the link at the given path from a class directory if the link leads to the disk or leads nowhere.
+// RemoveLink also removes the link's target in disk.LinkDirectory. A missing link is not an error.
 func RemoveLink(link string, id disk.ID) (err error) {
 	defer wrap(&err, "cannot remove the link %s to %s", disk.Visible(link), id)
 	class, name, err := openLink(link)

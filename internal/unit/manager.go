@@ -1,5 +1,5 @@
-// Package unit asks PID 1 to start and stop mount units and hotmount's services. Only this package uses D-Bus and
-// builds requests to PID 1. The package also makes and removes the mount points.
+// Package unit asks PID 1 to start and stop mount units and hotmount's services. No other package uses D-Bus itself,
+// but the packages doctor and helper run systemctl(1). The package also makes and removes the mount points.
 package unit
 
 import (
@@ -53,7 +53,7 @@ var ErrExists = errors.New("the unit exists already")
 type JobError struct {
 	Unit string
 	// Result is the result in the signal JobRemoved (org.freedesktop.systemd1(5)): canceled, timeout, failed,
-	// dependency or skipped.
+	// dependency or skipped. In an error of MountEnded, Result is always "failed".
 	Result string
 }
 
@@ -197,8 +197,8 @@ func (m *Manager) jobOnce(ctx context.Context, unit string, start func(context.C
 	})
 }
 
-// startAlone asks PID 1 to start one mount unit. If PID 1 refuses, startAlone removes the mount point. If PID 1 does
-// not answer, startAlone keeps the mount point, because PID 1 may still mount the disk.
+// startAlone asks PID 1 to start one mount unit. If PID 1 refuses, and the unit does not exist, startAlone removes the
+// mount point. If PID 1 does not answer, startAlone keeps the mount point, because PID 1 may still mount the disk.
 func (m *Manager) startAlone(ctx context.Context, u MountUnit) error {
 	properties, err := u.properties()
 	if err != nil {
@@ -285,7 +285,7 @@ func mountEnded(ctx context.Context, c *sd.Conn, name string) (bool, error) {
 		return false, err
 	}
 	if state != "active" {
-		// PID 1 has already removed the failed unit. The journal contains the unit's result.
+		// PID 1 has removed the unit, or keeps the unit without its mount. The journal contains the unit's result.
 		return true, &JobError{Unit: name, Result: "failed"}
 	}
 	return true, nil

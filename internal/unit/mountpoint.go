@@ -297,7 +297,7 @@ func isBare(d *os.File) error {
 const immutable = 0x10
 
 // setImmutable sets or clears FS_IMMUTABLE_FL (ioctl_iflags(2), chattr(1)). setImmutable does nothing on a filesystem
-// that does not support the flag, such as tmpfs before Linux 6.6.
+// that does not support the flag, such as tmpfs before Linux 6.0.
 func setImmutable(d *os.File, enable bool) error {
 	flags, err := unix.IoctlGetUint32(int(d.Fd()), unix.FS_IOC_GETFLAGS)
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {

@@ -16,9 +16,9 @@ import (
 )
 
 // The type `starts` combines the mounts of several disks into one request (a batch). While mounts are under way, new
-// requests wait, and go to PID 1 together when the mounts are over. If many disks arrive at once, a separate mount(8)
-// for each disk would be the largest load on PID 1 and the processors. The slower the mounts are, the larger a batch
-// becomes. The zero value is ready for use.
+// requests wait, and go to PID 1 together when the mounts are over or waitMost has passed. If many disks arrive at
+// once, a separate mount(8) for each disk would be the largest load on PID 1 and the processors. The slower the mounts
+// are, the larger a batch becomes. The zero value is ready for use.
 type starts struct {
 	mu      sync.Mutex
 	waiting []*start

@@ -29,8 +29,8 @@ type Space struct {
 	Geometry *disk.Geometry
 }
 
-// Scan gathers the facts of all disks, and the usage of their mounted filesystems by path. Scan passes the map `hung`
-// to the function `Of`, which reads and changes the map.
+// Scan gathers the facts of all disks. Scan also measures the filesystems that are mounted at paths that end in a UUID,
+// and returns their usage by path. Scan passes the map `hung` to the function `Of`, which reads and changes the map.
 func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Facts, map[string]Space, error) {
 	disks, err := h.Scan()
 	if err != nil {

@@ -202,8 +202,8 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestTogether checks that one service mounts all disks that are attached together. Each disk must still have its own
-// transient mount unit (issue 8). A damaged disk, a disk that does not answer, and a masked unit do not prevent
+// TestTogether checks that one service mounts several disks that are attached together. Each disk must still have its
+// own transient mount unit (issue 8). A damaged disk, a disk that does not answer, and a masked unit do not prevent
 // hotmount from mounting or releasing other disks.
 func TestTogether(t *testing.T) { attachTogether(t, worker.Options{}) }
 
@@ -266,8 +266,8 @@ func attachTogether(t *testing.T, o worker.Options) {
 	if got := m.run("findmnt -rno SOURCE,TARGET | grep -c ' /mnt/disks/'; journalctl -b -u hotmount -o cat --no-pager"); !strings.HasPrefix(got, "4\n") || regexpLine(got, "^/dev/("+awaited+") .*(cannot|ended)") {
 		t.Errorf("while some do not answer: %s", got)
 	}
-	// The test releases two disks while a service is still mounting the disks. Released disks must stay released. The
-	// journal says why a disk that is attached again has to wait.
+	// The test releases two disks while a service is still mounting other disks. A released disk must stay released.
+	// The journal says why a disk that is attached again has to wait.
 	m.run("hotmount release " + uuids[2] + "; hotmount release " + uuids[3])
 	m.detach(w, ids[2])
 	kept := m.run("systemctl show -P Wants '" + service + "'")
@@ -308,7 +308,8 @@ func attachTogether(t *testing.T, o worker.Options) {
 		t.Errorf("the mounts of the released disk, and the starts of the service: %s", got)
 	}
 
-	// PID 1 does not start a service that requires several mount units if one of the units is masked.
+	// PID 1 refuses to start a service together with several mount units if one of the mount units is masked. hotmount
+	// then requests each mount alone.
 	services := "journalctl -b -o cat --no-pager -u '" + service + "' | grep -c '^Starting .*Mount several disks at once (3)' || [ $? = 1 ]"
 	before := m.run(services)
 	m.run("systemctl kill -s STOP hotmount")
@@ -506,7 +507,7 @@ func TestExchangedBeforeItsMount(t *testing.T) {
 	name, id := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	uuid := m.run("udevadm settle; blkid -o value -s UUID /dev/" + name)
 	// The first disk is new on this worker. hotmount therefore delays the first disk's mount until udev has handled the
-	// event of the disk in the variable `late`.
+	// event of the disk in the variable `late`, but at most for ready_timeout.
 	m.run("udevadm control --stop-exec-queue")
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.run("systemctl start --no-block hotmount")
@@ -683,8 +684,8 @@ func TestShrunk(t *testing.T) {
 	}
 }
 
-// TestGrowDuringMkfs grows a disk while mkfs.xfs runs. The disk must be formatted once and mounted. After the mount the
-// filesystem grows to fill the disk.
+// TestGrowDuringMkfs grows a disk while mkfs.xfs runs. The disk must be formatted once and mounted. The filesystem must
+// grow to fill the disk.
 func TestGrowDuringMkfs(t *testing.T) {
 	m, w := obedientNode(t)
 	victims := m.victims(w, 0, "sp20")

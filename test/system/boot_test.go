@@ -298,8 +298,8 @@ func TestStorm(t *testing.T) {
 			t.Logf("%d looks at %s, which had %d events in %.0f seconds", len(all), name, events, times[2]-times[0])
 		}
 		// After udevd has handled all events, the daemon still receives events, and looks at a disk every five seconds.
-		// The daemon looks at all disks once more when the detached disk's mount point is removed. If the storm was
-		// short, the daemon may look at each disk without delay until the eighth look.
+		// The test allows two more looks. If the storm was short, the daemon may look at each disk without delay until
+		// the eighth look.
 		end, last := slices.IndexFunc(all, func(at float64) bool { return at > times[2] }), all[len(all)-1]
 		if end < 0 {
 			continue
@@ -480,8 +480,8 @@ func TestSystemDisk(t *testing.T) {
 // TestSystemDiskElsewhere checks that hotmount uses vda like any other virtio disk if the system is on a SCSI disk.
 func TestSystemDiskElsewhere(t *testing.T) {
 	m, w := start(t, worker.Options{SystemBus: worker.BusSCSI})
-	// The package makes systemd load the virtio driver before hotmount starts, even if no virtio disk is attached. On
-	// this worker the initramfs does not load the driver.
+	// The package makes systemd load the virtio driver before hotmount starts, even if no virtio disk is attached. The
+	// worker's initramfs has already loaded the driver, so the test unloads the driver first.
 	m.run("modprobe -r virtio_blk; [ ! -e /sys/module/virtio_blk ]; systemctl restart systemd-modules-load; [ -e /sys/module/virtio_blk ]; systemctl show -p After --value hotmount | grep -qw systemd-modules-load.service")
 	name, _ := m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	if name != "vda" {
@@ -610,7 +610,7 @@ func TestBlockLinksStay(t *testing.T) {
 		m.wait("the link of a unit that was "+what, fmt.Sprintf("[ -b %s ] && now=$(systemctl show -P InvocationID %s) && [ -n \"$now\" ] && [ $now != %s ]", link, unit, was))
 	}
 	m.run("hotmount release " + name)
-	// When systemctl reload returns, the daemon has looked at each disk.
+	// The reload makes the daemon look at each disk.
 	m.run("systemctl reload hotmount; ! [ -L " + link + " ]")
 	m.wait("the release to be known", "hotmount plan | grep -E '^"+name+" .*hold .*somebody ran hotmount release for the disk'")
 }
@@ -688,8 +688,8 @@ echo 'none /mnt tmpfs nofail,x-systemd.requires=slow.service,x-systemd.after=slo
 
 // TestFaultyConfigurationAtBoot checks that volumes are mounted at a restart and at boot despite a faulty
 // configuration, such as a file with a wrong mode. Until the fault is corrected, no disk is formatted and no new disk
-// is mounted. As soon as the configuration is corrected, the daemon uses it without a reload. If the configuration has
-// a fault and the file of the last good settings is missing or unusable, the daemon does not start.
+// is mounted. Once the configuration is corrected, the daemon uses it without a reload. If the configuration has a
+// fault and the file of the last good settings is missing or unusable, the daemon does not start.
 func TestFaultyConfigurationAtBoot(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	const gauge = "/var/lib/prometheus/node-exporter/hotmount.prom"

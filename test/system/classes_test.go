@@ -13,7 +13,7 @@ import (
 
 // TestFastAndSlow checks the example configuration with fast, slow and block classes. Each of six disks on virtio,
 // virtio-scsi and NVMe gets the right class. hotmount formats the blank disks of the fast and slow classes, and leaves
-// excluded disks alone. `hotmount explain` shows why a disk is excluded. The command reads the disk itself, or the
+// excluded disks alone. `hotmount explain` shows why a disk is excluded. The command examines the attached disk, or the
 // saved output of `hotmount explain --facts`. A reload applies the whole configuration with its drop-ins, or nothing of
 // it.
 func TestFastAndSlow(t *testing.T) {

@@ -231,7 +231,7 @@ func TestFormatByToken(t *testing.T) {
 		t.Errorf("after wrong tokens: %s write requests", got)
 	}
 
-	// The changed byte is in one of the samples that a token depends on.
+	// The token for a disk of this size depends on every byte of the disk, and on the kernel's count of writes.
 	m.run("printf x | dd of=/dev/" + name + " bs=1 seek=100000000 conv=notrunc,fsync 2>/dev/null")
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token is not valid") {
 		t.Error(out)

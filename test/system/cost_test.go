@@ -60,9 +60,9 @@ func (m machine) programs() (ran func() string) {
 	}
 }
 
-// TestCounts checks that one attachment costs a bounded number of looks and of calls to PID 1. mount(8) is the only
-// program that runs for an attachment. A network device that is added and removed causes no work. When the daemon
-// starts, it runs no program, and looks at each mounted disk once.
+// TestCounts checks that one attachment costs a bounded number of looks and of calls to PID 1. At a disk's second
+// attachment, mount(8) is the only program that handles the disk. A network device that is added and removed causes no
+// work. When the daemon starts, it runs no program, and looks at each mounted disk once.
 func TestCounts(t *testing.T) {
 	exclusive(t) // the daemon also receives events of other containers' disks
 	m, w := startNode(t, worker.Options{})
@@ -159,8 +159,8 @@ func TestRests(t *testing.T) {
 	name, _ := m.attach(w, worker.Disk{File: made(t, gib)})
 	m.mounted(name)
 	// The daemon becomes idle a minute after its last action. A mount by another program wakes the daemon. The test
-	// passes if one of three spans of 130 seconds has at most 13 wake-ups. The shell that counts wake-ups starts no
-	// process, because a new process could cause a udev event.
+	// passes if one of three spans of 130 seconds has at most 13 wake-ups. While the shell counts wake-ups, it starts
+	// no process, so that the count itself disturbs the machine as little as possible.
 	m.run(`pid=$(systemctl show -P MainPID hotmount)
 		switches() {
 			n=0

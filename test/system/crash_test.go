@@ -81,8 +81,8 @@ func obedientOptions() worker.Options {
 	}}
 }
 
-// obedientNode returns a container on which the script `obedient` replaces mkfs.xfs. obedientWorker returns a virtual
-// machine on which the script `obedient` replaces mkfs.xfs.
+// obedientNode returns a worker from startNode, and obedientWorker returns a virtual machine. On both, the script
+// `obedient` replaces mkfs.xfs.
 func obedientNode(t *testing.T) (machine, worker.Node) {
 	t.Helper()
 	return startNode(t, obedientOptions())
@@ -139,7 +139,7 @@ func (m machine) mkfsWrites(w worker.Node) (all []string, super int) {
 }
 
 // someWrites returns all writes in the full test. In the short test, someWrites returns the first write, the last
-// write, the superblock's first write, and the given number of random writes.
+// write, the superblock's first write, and up to the given number of random writes.
 func someWrites(c *rand.Rand, writes []string, super, more int) []string {
 	if full {
 		return writes
@@ -315,8 +315,8 @@ func TestMkfsKilled(t *testing.T) {
 	for _, at := range someWrites(c, writes, super, 1) {
 		orders = append(orders, "k"+at)
 	}
-	// For the next disks the second run of mkfs.xfs is killed, too. The second run of mkfs.xfs first zeroes what the
-	// first run wrote.
+	// For the next disks the second run of mkfs.xfs is killed, too. The second run of mkfs.xfs may first zero the
+	// superblocks that the first run wrote.
 	twice := 1
 	if full {
 		twice = 20
@@ -416,9 +416,9 @@ func TestPowerCutAfterGrowth(t *testing.T) {
 }
 
 // ownOrders puts obedient's records on a filesystem of their own, and sets the commit interval of the system's
-// filesystem to one hour. A sync of one file on an ext4 filesystem also makes all earlier writes to the filesystem
-// durable. On the system's filesystem, a sync of obedient's records would also make hotmount's intent durable. The test
-// would then pass even if the daemon did not sync the intent.
+// filesystem to one hour. A sync of one file on an ext4 filesystem commits the journal, and can make earlier writes to
+// other files durable. On the system's filesystem, a sync of obedient's records could also make hotmount's intent
+// durable. The test would then pass even if hotmount did not sync the intent.
 func (m machine) ownOrders(w *worker.Worker) {
 	m.t.Helper()
 	image := blank(m.t, 64<<20)

@@ -160,8 +160,7 @@ func TestSurpriseRemoval(t *testing.T) {
 	m.waitForLog(where + " was unmounted: its disk .* is gone, but the filesystem was still in use; its users:")
 	again, id3 := m.attach(w, worker.Disk{File: image, Serial: "PULLED"})
 	m.waitForLog("/dev/" + again + " .*used by: process .*\\(sleep\\): mounted at /srv in its mount namespace; .*: has a file open.*; to see what uses the earlier mount: hotmount doctor; next try in")
-	// In a real case, the daemon forgets the filesystem after some hours. The test restarts the daemon instead, which
-	// has the same effect.
+	// The test restarts the daemon, so that the daemon's memory no longer contains anything about the pulled disk.
 	m.run("systemctl restart hotmount")
 	m.wait("it to fail again", "[ $(journalctl -b -o cat --no-pager -u hotmount | grep -c 'still has the filesystem mounted') -ge 2 ]")
 	if got := m.run("journalctl -b -o cat --no-pager -u hotmount >/run/said; grep xfs_repair /run/said || [ $? = 1 ]"); got != "" {

@@ -402,7 +402,7 @@ func TestDoctorKubelets(t *testing.T) {
 				}
 			}
 		}
-		// The doctor reports no other finding about a process or about the node.
+		// Apart from notes, the doctor reports no other finding about a process or about the node.
 		if slices.Sort(all); !slices.Equal(findingsOf(r), all) {
 			t.Errorf("%s: found %q, want %q\n%s", round, findingsOf(r), all, words(r))
 		}
@@ -506,7 +506,7 @@ func TestDoctorReadOnly(t *testing.T) {
 }
 
 // namespaceSetting is a setting of a service unit. With this setting, systemd makes a mount namespace for the service.
-// The version is the first version of systemd in which the setting makes a mount namespace.
+// The version is the oldest tested version of systemd (252 or 257) in which the setting makes a mount namespace.
 type namespaceSetting struct {
 	line    string
 	version int
@@ -551,8 +551,9 @@ func TestNamespaceSettings(t *testing.T) {
 	}
 }
 
-// TestDoctorServices gives kubelet's service each setting that makes a mount namespace. TestDoctorServices checks that
-// the doctor names the setting and its file, and that the printed remedy helps.
+// TestDoctorServices gives kubelet's service, one after the other, the settings in namespaceSettings that make a mount
+// namespace in the suite's systemd. TestDoctorServices checks that the doctor names the setting and its file, and that
+// the printed remedy helps.
 func TestDoctorServices(t *testing.T) {
 	for _, suite := range []string{"bookworm", "trixie"} {
 		t.Run(suite, func(t *testing.T) { doctorServices(t, suite) })

@@ -15,7 +15,8 @@ import (
 	"hotmount/test/worker"
 )
 
-// The tests of this file reproduce problems from public reports. packaging/doc/field.md lists the reports.
+// The tests of this file, except TestNVMeOverTCP, reproduce problems from public reports. packaging/doc/field.md lists
+// the reports.
 
 // TestStaleUdevDatabase checks that hotmount reads a disk's content itself and does not rely on udev's properties
 // (rook#10295). After writes that udev has missed, udev reports wrong content. One disk no longer contains the

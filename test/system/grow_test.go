@@ -200,7 +200,8 @@ func TestGrow(t *testing.T) {
 
 // TestGrowWithErrorsOnRecord checks an ext4 filesystem with recorded errors. The kernel does not grow such a
 // filesystem. The filesystem stays mounted, and the status and the metrics report the failed growth. The printed
-// commands make the growth possible. The test needs a virtual machine, because a container cannot grow ext4.
+// commands make the growth possible. The test needs a virtual machine, because root may lack the capability to grow
+// ext4 in a container.
 func TestGrowWithErrorsOnRecord(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("mkdir -p /var/lib/prometheus/node-exporter; systemctl restart hotmount")

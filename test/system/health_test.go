@@ -242,8 +242,8 @@ func TestSlowRecovery(t *testing.T) {
 	once()
 }
 
-// TestShutDownWhileItRests checks that the installed daemon finds a shut-down filesystem within ten minutes. No event
-// reports the shutdown, and the next full rescan is an hour away.
+// TestShutDownWhileItRests checks that the installed daemon finds a shut-down filesystem within eleven minutes. No
+// event reports the shutdown, and the next full rescan is an hour away.
 func TestShutDownWhileItRests(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	name, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
@@ -541,8 +541,8 @@ func (m machine) rootOn(w worker.Node, fstype string) {
 	m.run("mkdir -p /root/os; mount /dev/" + name + " /root/os; mount --make-private /root/os; mkdir /root/os/disks /root/os/lib; cp -a /var/lib/hotmount/. /root/os/lib; mount --bind /root/os/disks /mnt/disks; mount --make-shared /mnt/disks; mount --bind /root/os/lib /var/lib/hotmount; systemctl start hotmount")
 }
 
-// fillRoot fills the filesystem that rootOn has made, first with a file and then with directories. ext4 reserves some
-// blocks for the metadata of files. Directories can fill these blocks.
+// fillRoot fills the filesystem that rootOn has made, first with a file and then with directories. On ext4, directories
+// can take some blocks that a file cannot take.
 func (m machine) fillRoot() {
 	m.t.Helper()
 	m.run("mkdir -p /root/os/fill; cd /root/os/fill; for i in 1 2; do cat /dev/zero >>f 2>/dev/null && exit 1; sync; done; while mkdir $$-$i 2>/dev/null; do i=$((i+1)); done")

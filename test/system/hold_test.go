@@ -193,8 +193,8 @@ func TestBrake(t *testing.T) {
 	for range 3 {
 		m.attach(w, worker.Disk{File: blank(t, 320<<20)})
 	}
-	// After its start, the daemon finds all three disks at once. The daemon reads at most two disks at a time, so the
-	// proof of the third disk comes later.
+	// After its start, the daemon finds all three disks at once. The formatting units read at most two disks at a time,
+	// so the proof of the third disk comes later.
 	m.run("systemctl start hotmount")
 	both := "systemctl show -p StatusText --value hotmount | grep -q '^1 mounted, 2 held, 0 refused, 0 failing'"
 	m.wait("a mount and two holds", both)
@@ -791,7 +791,7 @@ func TestRemediesForFiles(t *testing.T) {
 	for i := range files {
 		f := &files[i]
 		f.image, f.file = made(t, 320<<20), blank(t, 0)
-		// The compressed file of an empty filesystem is smaller than 4 KiB, and too small for a disk.
+		// The bzip2 file of an empty filesystem is smaller than 4 KiB, and too small for a disk.
 		onHost("head -c 64K /dev/urandom | dd of=FILE bs=64K seek=3200 iflag=fullblock conv=notrunc status=none", f.image, "")
 		onHost(f.pack, f.image, f.file)
 		f.before = digest(t, f.file)

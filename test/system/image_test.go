@@ -97,8 +97,8 @@ func TestStateReset(t *testing.T) {
 	m.mounted(there)
 }
 
-// TestImage checks that the package can be installed into an image whose system does not run. hotmount treats the first
-// start of the image's system as the installation. The machine that builds the image may run systemd, and may share its
+// TestImage checks that the package can be installed into an image whose system does not run. hotmount treats its first
+// start in the image's system as the installation. The machine that builds the image may run systemd, and may share its
 // /proc and /sys with the image.
 func TestImage(t *testing.T) {
 	parallel(t)

@@ -84,9 +84,9 @@ type held struct {
 	reason disk.Reason
 	// The field `cause` is a function that causes the hold, and returns the kernel name of the held disk.
 	cause func() (name string)
-	// The field `printed` is a regular expression for the advice in the status. The field `script` is a function that turns
-	// the match into a shell script. If the regular expression is empty, the test runs the `hotmount accept` that the
-	// status prints.
+	// The field `printed` is a regular expression for the advice in the status. The field `script` is a function that
+	// turns the match into a shell script. If the regular expression is empty, the test runs the `hotmount accept` that
+	// the status prints.
 	printed string
 	script  func(found []string) string
 	// The field `lifted` is a function that waits until the hold is gone. If the function is nil, the test waits until
@@ -253,7 +253,7 @@ func (m machine) holdsOf(w worker.Node) []held {
 func byToken(found []string) string { return "$(" + found[1] + " | tail -n 1)" }
 
 // unfinishedHolds returns the holds after formats that were disturbed or did not finish. The disks' serials contain
-// orders for the test script that replaces mkfs.xfs.
+// orders for the test script that replaces mkfs.xfs. In a container, the names of the disks' files contain the orders.
 func (m machine) unfinishedHolds(w worker.Node) []held {
 	n := 0
 	begun := func(order string) victim { n++; return m.victims(w, n, order)[0] }

@@ -1,11 +1,11 @@
 //go:build vm
 
-// Package system checks the installed package on a real Debian system. Each test starts on a worker of its own, on
-// which the .deb was just installed.
+// Package system checks the installed package on a real Debian system. Almost every test starts on a worker of its own,
+// on which the .deb was just installed.
 //
-// Most workers are containers ([startNode]). Some tests run in a virtual machine ([start]). These tests need hot-plug,
-// a serial number, a real boot, a kernel of their own, a power cut or QEMU. With HOTMOUNT_TEST_WORKER=vm all tests run
-// in virtual machines.
+// Many workers are containers ([startNode]). The other tests run in a virtual machine ([start]). These tests need
+// hot-plug, a serial number, a real boot, a kernel of their own, a power cut or QEMU. With HOTMOUNT_TEST_WORKER=vm,
+// startNode also returns virtual machines.
 //
 // Some tests need a kernel of their own for these reasons:
 //   - The growth of ext4 needs CAP_SYS_RESOURCE, which root may lack on a build machine.
@@ -50,14 +50,14 @@ func fileOf(t *testing.T, variable string) string {
 	return path
 }
 
-// machine is a worker with helper methods for the tests. If a method fails, the test ends.
+// machine is a worker with helper methods for the tests. If a helper method fails, the test fails, and mostly ends.
 type machine struct {
 	worker.Machine
 	t *testing.T
 }
 
 // ctx returns a context that ends after ten minutes, but at the latest two minutes before the deadline of `go test`. At
-// the deadline, `go test` panics. Then no logs are kept, and no worker is stopped.
+// the deadline, `go test` panics. Then no logs are kept, and no cleanup runs.
 func ctx(t *testing.T) context.Context {
 	end := time.Now().Add(10 * time.Minute)
 	if last, ok := t.Deadline(); ok && last.Add(-2*time.Minute).Before(end) {
@@ -90,9 +90,9 @@ func quick() worker.File {
 	return worker.File{Path: "/etc/systemd/system/hotmount.service.d/quick.conf", Data: []byte("[Service]\nEnvironment=HOTMOUNT_SETTLE=1s\n"), Mode: 0o644}
 }
 
-// parallel runs the test in parallel with other tests, because tests mostly wait for the emulated processor of a
-// virtual machine. `go test` runs at most as many tests at once as there are real processors. A test may call parallel
-// several times, because some tests start several workers.
+// parallel runs the test in parallel with other tests, because a test mostly waits for its worker. `go test` runs at
+// most as many tests at once as there are real processors. A test may call parallel several times, because some tests
+// start several workers.
 func parallel(t *testing.T) {
 	if _, again := inParallel.LoadOrStore(t, true); !again {
 		t.Parallel()
@@ -236,9 +236,9 @@ func unitOf(uuid string) string {
 	return `mnt-disks-` + strings.ReplaceAll(uuid, "-", `\x2d`) + ".mount"
 }
 
-// diskDir returns the test's directory for the files of its disks. The directory is in memory, and is moved into the
-// container when the container starts. A container's class selects the container's loop devices by the directory of
-// their files.
+// diskDir returns the test's directory for the files of its disks. The directory is in memory. A container sees the
+// directory at the same path. Once a container has started, diskDir returns the container's own directory. A
+// container's class selects the container's loop devices by the directory of their files.
 func diskDir(t *testing.T) string {
 	t.Helper()
 	dir, found := diskDirs.Load(t)
@@ -292,7 +292,7 @@ func blank(t *testing.T, size int64) string {
 }
 
 // The function `made` makes the file of a disk with an empty XFS filesystem. Tests that are not about formatting call
-// made(t, size), because a blank disk takes ten times as long to be mounted.
+// made(t, size), because a blank disk takes many times as long to be mounted.
 func made(t *testing.T, size int64) string {
 	t.Helper()
 	path := blank(t, size)

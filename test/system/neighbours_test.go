@@ -23,7 +23,7 @@ import (
 // action "change", because udev reports a loop device's new file by a change event.
 const fieldRule = `ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="vd[b-z]|loop*", ENV{ID_FS_TYPE}=="xfs", RUN+="/usr/bin/systemd-mount --no-block --collect $devnode /mnt/disks/$env{ID_FS_UUID}"`
 
-// example installs one of the package's example configurations and applies it.
+// example writes one of the package's example configurations to config.yaml, and does not reload the daemon.
 func (m machine) example(name string) {
 	m.t.Helper()
 	text, err := os.ReadFile("../../packaging/examples/" + name)
@@ -157,7 +157,7 @@ func (m machine) log(pattern string, since int) {
 func (m machine) release(volume string) { m.run("touch /var/lib/standin/released/" + volume) }
 
 // roundDownCapacity returns the size that the provisioner publishes for a volume of n bytes. A size of 10 GiB or more
-// is rounded down to full GiB, and a smaller size to full MiB.
+// is rounded down to full GiB, and a smaller size of at least 10 MiB to full MiB. No test has a smaller volume.
 func roundDownCapacity(n uint64) uint64 {
 	if n >= 10<<30 {
 		return n >> 30 << 30
@@ -200,7 +200,8 @@ func TestProvisioner(t *testing.T) {
 		return time.Unix(0, nanoseconds)
 	}
 	// A period is a time in which the volume's directory may lack its mount. A period begins before the test detaches
-	// the disk or stops the machine. A period ends after the provisioner has seen the disk mounted again. The keys of
+	// the disk or stops the machine. A period ends after the provisioner has seen the disk mounted again, or has ended.
+	// After the power cut, the period of the missing disk ends when the provisioner has missed the disk. The keys of
 	// the map `periods` are UUIDs.
 	type period struct{ begin, end time.Time }
 	periods := map[string][]period{}
@@ -331,10 +332,11 @@ func TestProvisioner(t *testing.T) {
 		m.release(smallVolume)
 		emptied(small, smallVolume, since)
 
-		// The disk is pulled while the cleaner works, and is away for a long time. After the pull, the cleaner's
-		// deletions happen only in memory, and do not reach the disk. If the cleaner cannot find a file, it treats the
-		// file as deleted. The test freezes the provisioner until the disk is gone. On a slow machine, the cleaner
-		// could otherwise finish before the pull. The provisioner would then not learn that the deletions are lost.
+		// The disk is pulled while the cleaner works, and is away until its mount point is removed. After the pull, the
+		// cleaner's deletions happen only in memory, and do not reach the disk. If the cleaner cannot find a file, it
+		// treats the file as deleted. The test freezes the provisioner until QEMU has begun to remove the disk. On a
+		// slow machine, the cleaner could otherwise finish before the pull. The provisioner would then not learn that
+		// the deletions are lost.
 		tenant(small, 1000)
 		since = m.lines()
 		m.release(smallVolume)

@@ -108,10 +108,10 @@ func TestPackage(t *testing.T) {
 		if got := m.run("systemctl is-active writer; findmnt -no ID " + where); got != "active\n"+mountID {
 			t.Fatalf("cut short at %s: %s", at, got)
 		}
-		// If dpkg is killed before postinst begins, the package is half installed. In this state, dpkg --configure may
-		// fail, and the test ignores the failure.
+		// If dpkg is killed before it has unpacked the package, the package is half installed. In this state,
+		// dpkg --configure may fail. The test ignores a failure unless dpkg was killed at the beginning of postinst.
 		m.run("DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --force-confold --configure -a || [ " + at + " != postinst-begin ]")
-		// If dpkg was killed before it unpacked the package, the test starts the upgrade again.
+		// If dpkg was killed before it had unpacked the package, the test starts the upgrade again.
 		m.run("[ \"$(dpkg-query -W -f '${Status} ${Version}' hotmount)\" = \"install ok installed $(dpkg-deb -f " + file + " Version)\" ] || " + install + file)
 		if version = next; file == "/root/this.deb" {
 			version = this
@@ -214,8 +214,9 @@ func sorted(a, b string) []string {
 	return []string{a, b}
 }
 
-// fromRelease downgrades hotmount to the previous release, and upgrades it again to the package under test. Each of the
-// two versions continues with the state of the other version. After the upgrade, hotmount formats a blank disk.
+// fromRelease downgrades hotmount to the previous release, and purges it. Then fromRelease installs the previous
+// release anew, and upgrades it to the package under test. Each of the two versions continues with the state of the
+// other version. After the upgrade, hotmount formats a blank disk.
 func (m machine) fromRelease(w worker.Node, previous, install string, stands func(after, version string), this string) {
 	m.t.Helper()
 	if err := w.Put(ctx(m.t), previous, "/root/previous.deb"); err != nil {
@@ -352,7 +353,7 @@ kill -9 $pid; [ -d /run/hotmount-container/bench ] && [ -d /sys/kernel/tracing/i
 }
 
 // putTry copies the programs `try` and `bench`, the package and the container's root filesystem to the worker. putTry
-// builds the programs as make does.
+// builds both programs as make builds `bench`.
 func (m machine) putTry() {
 	m.t.Helper()
 	dir := m.t.TempDir()

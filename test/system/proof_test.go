@@ -61,8 +61,9 @@ func someKinds(r *rand.Rand) []corpus.Kind {
 	return some
 }
 
-// TestCorpus checks disks with all kinds of content. After the test, the mounted disks contain the same files as
-// before. On every other disk, each byte is the same as before, and the kernel counts no write to the disk (issue 3).
+// TestCorpus checks disks with some kinds of content, and in the full test with all kinds. After the test, the mounted
+// disks contain the same files as before. On every other disk, each byte is the same as before, and the kernel counts
+// no written sector (issue 3).
 func TestCorpus(t *testing.T) {
 	chance := randomSource(t)
 	for _, suite := range suites() {
@@ -248,8 +249,8 @@ const faultySize = 320 << 20
 // chooseFaults returns n disks with a random fault, and two slow disks. None of the disks may be formatted. On each
 // faulty disk, reads of one sector fail always, or a limited number of times.
 func chooseFaults(r *rand.Rand, n int) []*readFault {
-	// The list `places` contains byte offsets. The tools read these offsets, or the proof of a blank disk reads these
-	// offsets a second time.
+	// The list `places` contains byte offsets that the tools read, or that lie in or beside the parts of the disk that
+	// hotmount reads twice (probe.Window). Two offsets are places of second superblocks of XFS.
 	places := []int64{0, 512, 1024, 4096, 32 << 10, 64 << 10, 1 << 20, 16<<20 - 512, 16 << 20, faultySize / 4, faultySize / 2,
 		faultySize - 16<<20, faultySize - 64<<10, faultySize - 4096, faultySize - 512}
 	var all []*readFault
@@ -488,8 +489,8 @@ func TestSlowProof(t *testing.T) {
 	m.mounted(changed)
 }
 
-// TestHangingReads attaches two disks whose storage does not answer reads. hotmount reads at most two disks at once.
-// TestHangingReads checks that hotmount still mounts a third disk.
+// TestHangingReads attaches two disks whose storage does not answer reads. hotmount reads at most two disks at once,
+// and ignores a read that has hung for 30 seconds. TestHangingReads checks that hotmount still mounts a third disk.
 func TestHangingReads(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run("printf 'classes:\\n  - name: default\\n    directory: /mnt/disks\\n    names: [\"vd[a-z]\", \"sd[a-z]\"]\\n' >/etc/hotmount/config.yaml; systemctl stop hotmount")

@@ -14,9 +14,9 @@ import (
 	"hotmount/test/worker"
 )
 
-// TestThreats tries the threats in packaging/doc/threat-model.md. The attackers are a pod that sees the class
-// directory, a local user, a tenant's filesystem and a mistaken administrator. No attacker may gain anything.
-// TestForgedEvents covers the threat of a pod with the capability NET_ADMIN.
+// TestThreats tries the threats for which packaging/doc/threat-model.md names TestThreats. The attackers are a pod that
+// sees the class directory, a local user, a tenant's filesystem and a mistaken administrator. No attacker may gain
+// anything. TestForgedEvents covers the forged events of a pod with the capability NET_ADMIN.
 func TestThreats(t *testing.T) {
 	m, w := start(t, worker.Options{})
 
@@ -193,8 +193,8 @@ func TestForgedEvents(t *testing.T) {
 }
 
 // TestNoCapabilityTooMany checks six units that work for the daemon. If one capability of a unit is missing, the unit
-// fails or does less. With all its capabilities the unit does its work. The journal shows whether a unit's sandbox
-// denies access to a disk, or whether the disk has a fault.
+// fails or does less. Each unit except hotmount-unmount@ also runs with all its capabilities, and then does its work.
+// The journal shows whether a unit's sandbox denies access to a disk, or whether the disk has a fault.
 func TestNoCapabilityTooMany(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	x, xID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "CAP-X"})
@@ -303,7 +303,7 @@ done 2>/dev/null; echo $n`, x, e, size-300*mib)))
 	}
 	sx, sxID := m.attach(w, worker.Disk{File: made(t, gib), Serial: "STAGE-X"})
 	se, seID := m.attach(w, worker.Disk{File: image, Serial: "STAGE-E"})
-	// hotmount grows a filesystem only after it has mounted the disk once.
+	// hotmount grows a filesystem that was made elsewhere only after it has mounted the disk once.
 	m.run("systemctl start hotmount")
 	sxUUID, seUUID := m.mounted(sx), m.mounted(se)
 	m.run("systemctl stop hotmount; grep -q " + sxUUID + " /var/lib/hotmount/filesystems.json && grep -q " + seUUID + " /var/lib/hotmount/filesystems.json; umount /mnt/disks/" + sxUUID + " /mnt/disks/" + seUUID)
@@ -411,8 +411,8 @@ echo 'echo $$ >/sys/fs/cgroup$(systemctl show -p ControlGroup --value "$1")/cgro
 			t.Errorf("%s may have the capabilities %s", unit, got)
 		}
 	}
-	// The following units run only for a short time. In each of these units, a drop-in replaces the program with a test
-	// script.
+	// Most of the following units run only for a short time. In each of these units, a drop-in replaces the program
+	// with a test script.
 	seq := m.run("cat /sys/block/" + one + "/diskseq")
 	for unit, want := range map[string]string{"grow@": want, "stage@": want, "block@": one + " <\n" + none, "users@": none, "wait@": none, "cleanup@": none, "unmount@": none, "gone@": none, "udev": none, "options": none, "trim": none, "tidy": none} {
 		m.run("d=/run/systemd/system/hotmount-" + unit + ".service.d; mkdir $d; printf '[Service]\\nExecStart=\\nExecStart=/bin/bash /usr/local/bin/reach\\nStandardOutput=append:/run/reach\\n' >$d/reach.conf; systemctl daemon-reload")

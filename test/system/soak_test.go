@@ -389,10 +389,10 @@ func (s *soak) startUp(after string) {
 	}
 }
 
-// TestSoak runs random steps on disks with writers, each kind of step at least once. After each step the mounts,
-// directories, units and writers must match a small model, and no mount may have been replaced. Each mounted disk must
-// still contain all its durable data (issue 4). hotmount may log only errors that the step causes. A blank disk must be
-// formatted exactly once.
+// TestSoak runs the steps of soakStill on disks with writers, in a random order and each at least once. After each step
+// the mounts, directories, units and writers must match a small model. No mount may have been replaced. Each mounted
+// disk must still contain all its durable data (issue 4). hotmount may log only errors that the step causes. A blank
+// disk must be formatted exactly once.
 func TestSoak(t *testing.T) {
 	m, w := startNode(t, worker.Options{})
 	s := &soak{machine: m, w: w, chance: randomSource(t)}
@@ -400,8 +400,8 @@ func TestSoak(t *testing.T) {
 	s.soak(soakStill(s.chance), 500)
 }
 
-// TestSoakPulled runs the steps that pull a mounted disk or cut the power, with the checks of TestSoak. The full test
-// runs all steps, and `make test-full` runs TestSoakPulled five times.
+// TestSoakPulled runs the steps of soakPulled, with the checks of TestSoak. The full test runs all steps, and `make
+// test-full` runs TestSoakPulled five times.
 func TestSoakPulled(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	s := &soak{machine: m, w: w, vm: w, chance: randomSource(t)}
@@ -514,7 +514,7 @@ func possibleMoves(steps []*aStep, places []place) []move {
 }
 
 // plan returns at least the given number of random moves. At first no disk is attached. Each step occurs at least once,
-// with the moves that make it possible. When all steps have occurred, random steps follow.
+// with the moves that make it possible. When all steps have occurred, random steps that change a disk's state follow.
 func plan(c *rand.Rand, steps []aStep, disks, least int) []move {
 	var moves []move
 	var all []*aStep

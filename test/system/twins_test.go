@@ -474,9 +474,9 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// forge sends frames to udev's multicast group. Only root in the host's network namespace can send frames to udev's
-// multicast group. The script is in Perl, which every Debian has. Each input line describes one frame: how to send or
-// damage the frame, then the frame's properties.
+// forge sends frames to the multicast groups of udev and of the kernel. Only root in the host's network namespace can
+// send frames that reach the daemon. The script is in Perl, which every Debian has. Each input line describes a frame:
+// how to send or damage the frame, then the frame's properties.
 const forge = `use strict;
 socket(my $s, 16, 3, 15) or die "socket: $!"; # AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT
 sub out { my ($frame, $group) = @_;
@@ -496,7 +496,7 @@ while (my $line = <STDIN>) {
 }
 `
 
-// TestHangingMkfs checks that other disks are formatted while runs of mkfs.xfs hang on storage that answers no writes.
+// TestHangingMkfs checks that other disks are formatted while runs of mkfs.xfs hang on storage that answers one write.
 // Each run of mkfs.xfs ends when its disk is detached.
 func TestHangingMkfs(t *testing.T) {
 	m, w := start(t, worker.Options{})
@@ -509,7 +509,8 @@ func TestHangingMkfs(t *testing.T) {
 		throttle(t, w, id, 0, 1) // the disk completes its first write and no later write
 		ids = append(ids, id)
 	}
-	// hotmount reads at most two disks at once. The disk DEAF does not answer any read.
+	// hotmount reads at most two disks at once, and ignores a read that has hung for 30 seconds. The disk DEAF does not
+	// answer any read.
 	_, id := m.attach(w, worker.Disk{File: blank(t, crashSize), Serial: "DEAF", Bus: worker.BusSCSI})
 	m.run("udevadm settle")
 	throttle(t, w, id, 1, 0)

@@ -35,7 +35,8 @@ type Records struct {
 	// The list Arrived contains the disks that were attached when hotmount first started with a new machine-id. The
 	// list does not contain disks that an operator has accepted since.
 	Arrived []disk.Identity
-	// The error Lost is the reason why no disk may be formatted. The error is nil if the records were readable.
+	// The error Lost is the reason why no disk may be formatted, such as an unreadable record. The error is nil if
+	// there is no such reason.
 	Lost error
 }
 
