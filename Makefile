@@ -1,4 +1,4 @@
-# hotmount: builds the package and runs the tests. "make help" lists the targets.
+# This Makefile builds hotmount's package and runs its tests. "make help" lists the targets.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -99,17 +99,17 @@ test-same: check-go deps deb ## check that two builds are identical
 test-fuzz: check-go deps ## test each parser with 20000 random inputs
 	$(call say,each parser fuzzed)
 	@test/fuzz 20000x
-test-container: deps deb ## test the container in which other tests run; RUN=Name for some of these tests
+test-container: deps deb ## test the container in which other tests run; RUN=Name for some of the container's tests
 	$(call say,tests of the container)
 	@go test -race -tags root -timeout 20m -count 1 $(if $(RUN),-run '$(RUN)') ./test/worker
-# RUN can also name a test of make test-long or make test-full. With WORKER=vm all tests run in virtual machines.
+# RUN can also name a test of the target test-long or test-full. With WORKER=vm all tests run in virtual machines.
 TAGS := $(if $(RUN),vm$(shell echo ,)full,vm)
 SKIP = ^($(shell grep -hv '^\#' test/system/long.txt test/system/full.txt | paste -sd '|'))$$
 test-vm: deps deb deb-next deb-previous ## the system tests; RUN=Name for some tests, WORKER=vm for virtual machines only
 	$(call say,tests in containers and virtual machines)
 	@# With -p 1 go test prints the output while the tests run.
 	@HOTMOUNT_TEST_WORKER=$(WORKER) go test -p 1 -tags $(TAGS) -timeout 60m -count 1 $(if $(RUN),-run '$(RUN)',-skip '$(SKIP)') -v ./test/... 2>&1 | tee build/test-vm.log | grep --line-buffered -vE '^=== (PAUSE|CONT|NAME)'
-test-long: deps test-same ## more system tests; of each kind of fault, make test has only one example (45 minutes)
+test-long: deps test-same ## more system tests (45 minutes); the target test has only one example of each kind of fault
 	@test/long $(COMMIT) $(UNTIL)
 # make test-full does not repeat a test that has passed for the same sources.
 SOURCES := cmd internal packaging systemd udev test go.mod go.sum Makefile
@@ -117,7 +117,8 @@ test-full: deps deb deb-next deb-previous ## all tests, for hours; can be stoppe
 	@[[ -z $$(git status --porcelain -- . ":!test/reports") ]] || { echo "the report names a commit: commit what is changed first" >&2; exit 1; }
 	@go run ./test/full -commit $(COMMIT) -sources '$(SOURCES)' -dir build/full -only '$(ONLY)'
 
-# ONLY names figures, ROUNDS limits each method's turns, BASE is a package to compare, ROOT is the container's root.
+# ONLY is the list of the figures to measure, and ROUNDS is the highest number of turns of each method. BASE is a
+# package to compare, and ROOT is the container's root filesystem.
 ROUNDS := 30
 bench: deb ## compare with other methods to mount, in a container (at most an hour; ONLY=one,twenty ROUNDS=5 BASE=other.deb)
 	@CGO_ENABLED=0 go build -trimpath -o build/bench ./test/bench

@@ -17,7 +17,7 @@ func explainCommand() *cobra.Command {
 		Use:   "explain (DISK | --from FILE)",
 		Short: "Show which class selects a disk, each condition of a format, and the decision",
 		Long: "Print each selector of each class and whether it matches, each condition for a format, and the decision. The command writes\n" +
-			"nothing. As root, the command also reads a disk without known content.\n" +
+			"nothing. As root, the command also reads a disk without known content, unless the daemon reads or formats the disk now.\n" +
 			"--facts prints the facts behind the decision, for a bug report. hotmount explain --from FILE explains such facts\n" +
 			"on any machine. The configuration also comes from FILE, unless flags name another configuration.",
 		Args:              args(cobra.MaximumNArgs(1)),
@@ -31,7 +31,7 @@ func explainCommand() *cobra.Command {
 			if from != "" {
 				if d, err = cli.ReadDump(c.InOrStdin(), from); err == nil && config.HasFlags(c.Flags()) {
 					d.Settings, err = load(c)
-					d.Fails = "" // with other settings the decision can differ, so the daemon's failure says nothing about it
+					d.Fails = "" // with other settings the decision can differ, so the daemon's failure says nothing about this decision
 				}
 			} else {
 				var s *disk.Settings

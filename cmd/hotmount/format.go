@@ -16,8 +16,8 @@ func formatCommand() *cobra.Command {
 	var token string
 	c := &cobra.Command{
 		Use:   "format DISK [--confirm TOKEN]",
-		Short: "Format a refused disk and lose its data",
-		Long: "Show what is on a refused disk, and print a token. With the token, format the disk: everything on the disk is lost.\n" +
+		Short: "Format a refused or held disk and lose its data",
+		Long: "Show what is on a refused or held disk, and print a token. With the token, format the disk: everything on the disk is lost.\n" +
 			"The token is valid only for the disk as it is now. The token expires when the disk is written to, resized or\n" +
 			"detached, or when the machine restarts. A disk that is mounted, in use, swap space or part of the system is never formatted.",
 		Args:              args(cobra.ExactArgs(1)),

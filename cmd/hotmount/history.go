@@ -15,8 +15,8 @@ func historyCommand() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "history",
-		Short: "List the disks that were formatted: when, by whom and with which evidence",
-		Long:  "Print the record of each filesystem that hotmount made on this node, the newest last. The command needs root.",
+		Short: "List the formats of disks: when, by whom, with which evidence and with which result",
+		Long:  "Print the record of each format on this node, the newest last. Failed and unfinished formats have a record, too. The command needs root.",
 		Args:  args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			all, err := host().Store.History()

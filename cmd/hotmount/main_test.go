@@ -231,7 +231,7 @@ func TestStateInitSettings(t *testing.T) {
 }
 
 // TestRunning checks that the commands `wait` and `export-units` use the daemon's settings, even if the configuration
-// has a fault. Flags take precedence over the daemon's settings.
+// has a fault. Before the daemon has run, the commands use the last good settings. Flags take precedence over both.
 func TestRunning(t *testing.T) {
 	h := machine(t)
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
@@ -246,6 +246,16 @@ func TestRunning(t *testing.T) {
 	}
 	theirs := config.Default()
 	theirs.Classes[0].Directory = "/mnt/far"
+	// The commands may run before the daemon, which starts with its last good settings.
+	if _, err := h.Store.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Store.KeepSettings(config.File(&theirs)); err != nil {
+		t.Fatal(err)
+	}
+	if out, _, err := call(t, "wait", uuid, "--timeout=1ms"); os.Geteuid() == 0 && !strings.Contains(fmt.Sprint(err), "cannot wait until") {
+		t.Errorf("before the daemon: %q, %v", out, err)
+	}
 	if err := h.Store.SaveSettings(&theirs); err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,9 @@ func planCommand() *cobra.Command {
 			if err := cli.WarnHeld(c.ErrOrStderr(), host(), s); err != nil {
 				return err
 			}
+			if !cli.DaemonRuns(host().Root) {
+				return nil
+			}
 			return cli.OtherSettings(c.ErrOrStderr(), host().Store, s)
 		},
 	}

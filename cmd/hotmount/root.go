@@ -143,12 +143,20 @@ func load(c *cobra.Command) (*disk.Settings, error) {
 // The function `running` returns the settings of the daemon that runs, or that ran last since the boot. If no daemon
 // has run since the boot, or the command line has configuration flags, the settings come from the function `load`.
 // Settings from `load` can differ from the daemon's settings. The daemon's unit may name another configuration file, or
-// the file may have changed since the last reload.
+// the file may have changed since the last reload. If the configuration has a fault and the command line has no
+// configuration flags, `running` returns the last good settings, with which the daemon will start.
 func running(c *cobra.Command) (*disk.Settings, error) {
-	if s, err := host().Store.Settings(); err == nil && !config.HasFlags(c.Flags()) {
+	if config.HasFlags(c.Flags()) {
+		return load(c)
+	}
+	if s, err := host().Store.Settings(); err == nil {
 		return s, nil
 	}
-	return load(c)
+	s, err := load(c)
+	if err != nil {
+		return lastGood(host().Store, err)
+	}
+	return s, nil
 }
 
 // The function `usable` returns the settings for commands that must work even if the configuration has a fault: doctor,

@@ -71,6 +71,17 @@ func TestStateInitBesideADaemon(t *testing.T) {
 	}
 }
 
+// TestRunBesideADaemon checks that a second daemon ends before it reads its configuration.
+func TestRunBesideADaemon(t *testing.T) {
+	machine(t)
+	t.Setenv("NOTIFY_SOCKET", "")
+	t.Setenv("HOTMOUNT_SETTLE", "no time")
+	answering(t, func(context.Context, control.Request) (string, error) { return "", nil })
+	if out, code, err := call(t, "run"); code != 1 || err == nil || !strings.HasPrefix(err.Error(), "cannot run: another daemon runs") || out != "" {
+		t.Errorf("code %d, %v, %q", code, err, out)
+	}
+}
+
 func TestRescan(t *testing.T) {
 	machine(t)
 	if out, code, err := call(t, "rescan"); code != 0 || err != nil || out != "" {

@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"hotmount/internal/cli"
 	"hotmount/internal/config"
+	"hotmount/internal/control"
 	"hotmount/internal/daemon"
 	"hotmount/internal/disk"
 	"hotmount/internal/report"
@@ -26,6 +27,11 @@ func runCommand() *cobra.Command {
 			log, err := report.NewAs(format)
 			if err != nil {
 				return usageError{err}
+			}
+			// A second daemon must change neither the last good settings nor the state of the first daemon. systemd runs
+			// hotmount.service only once, but its former daemon may hang in the kernel and still have the socket open.
+			if os.Getenv("NOTIFY_SOCKET") == "" && control.Listens(c.Context(), socket) {
+				return errors.New("cannot run: another daemon runs; to stop it: systemctl stop hotmount")
 			}
 			s, fault := loadAndKeep(c, log)
 			if fault != nil {
@@ -77,10 +83,7 @@ func lastGood(st store.Store, fault error) (*disk.Settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w\ncannot use the last good settings instead: %w", fault, err)
 	}
-	first, rest, more := strings.Cut(fault.Error(), "\n")
-	if s.Fault = first; more {
-		s.Fault += fmt.Sprintf(" (and %d more)", 1+strings.Count(rest, "\n"))
-	}
+	s.Fault = daemon.FaultText(fault)
 	for i := range s.Classes {
 		s.Classes[i].Grow = false
 	}

@@ -12,8 +12,9 @@ func stateCommand() *cobra.Command {
 	c.AddCommand(&cobra.Command{
 		Use:   "init",
 		Short: "Make the state directory, and hold the blank disks that are attached now",
-		Long: "Make the state directory if it does not exist. Each installation of the package runs this command. Disks that\n" +
-			"are attached when the command runs, and are not known to hold a filesystem, are held until `hotmount accept DISK`.\n" +
+		Long: "Make the state directory if it does not exist. The package runs this command at its first installation and at an\n" +
+			"installation after a removal, except in an image or a chroot. Disks that are attached when the command runs, and\n" +
+			"are not known to hold a filesystem, are held until `hotmount accept DISK`.\n" +
 			"The command keeps an existing state directory. If hotmount could not write to the directory before and can now,\n" +
 			"hotmount formats disks again.",
 		Args: args(cobra.NoArgs),

@@ -23,7 +23,7 @@ func statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if cli.DaemonRuns("/") {
+			if cli.DaemonRuns(host().Root) {
 				if err := cli.OtherSettings(c.ErrOrStderr(), host().Store, s); err != nil {
 					return err
 				}

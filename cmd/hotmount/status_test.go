@@ -27,6 +27,27 @@ func TestStatusVerdict(t *testing.T) {
 	}
 }
 
+// TestOtherSettings checks that plan and status compare their settings with the daemon's settings only while the daemon
+// runs.
+func TestOtherSettings(t *testing.T) {
+	h := machine(t)
+	theirs := config.Default()
+	theirs.Settle = 77 * time.Second
+	if err := h.Store.SaveSettings(&theirs); err != nil {
+		t.Fatal(err)
+	}
+	for _, runs := range []bool{false, true} {
+		if runs {
+			write(t, h.Root, map[string]string{"sys/fs/cgroup/system.slice/hotmount.service/cgroup.procs": "8\n", "proc/8/cmdline": "/usr/bin/hotmount\x00run\x00"})
+		}
+		for _, command := range []string{"plan", "status"} {
+			if out, _, _ := call(t, command); strings.Contains(out, "The daemon uses other values for: settle\n") != runs {
+				t.Errorf("%s, and the daemon runs: %v\n%s", command, runs, out)
+			}
+		}
+	}
+}
+
 // TestUsable checks that the function `usable` returns settings even if the configuration is faulty. If the command
 // line has configuration flags, a faulty configuration must still be an error.
 func TestUsable(t *testing.T) {

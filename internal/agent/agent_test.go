@@ -52,7 +52,7 @@ type machine struct {
 	// `newest` skips these disks, because they were never attached at the same time as the tested disk.
 	later       []string
 	newestErr   error
-	asked       []string // the names with which newest was called
+	asked       []string // the names with which the method `newest` was called
 	notices     []string
 	alive       int
 	plugged     map[uint64]time.Time // by disk sequence number
@@ -66,7 +66,7 @@ type machine struct {
 	slow        bool              // mounts and formats hang until hang is closed
 	grow        bool              // the setting Grow of the class
 	fillErr     error
-	mountWrites bool   // a mount that fails also writes to the disk
+	mountWrites bool   // if true, a mount that fails writes to the disk
 	mode        string // the setting Mode of the class
 	running     int
 	most        int
@@ -81,7 +81,7 @@ type machine struct {
 	checked     []string   // the disks with which Changed was called
 	changed     []string   // the names that Changed returns
 	changedErr  error
-	gate        func(work, name string) // called during each call of Gather, look, mount, unmount, link and growth
+	gate        func(work, name string) // called during each call of Gather, and during each look, mount, unmount, link and growth
 	opener      *disk.Opener            // the process that Opener reports for every disk
 	openerErr   error
 }
@@ -2793,7 +2793,7 @@ func TestNotesWhatIsNotMounted(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		f          *disk.Facts
-		what, uuid string // what and uuid are empty if nothing is recorded
+		what, uuid string // the fields `what` and `uuid` are empty if nothing is recorded
 	}{
 		"a type that is not accepted": {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Udev.FSType = "btrfs" }), "btrfs", uuidA},
 		"claimed":                     {at(xfsDisk("vdb", 2, uuidA), func(f *disk.Facts) { f.Claim = "/etc/fstab:1" }), "xfs", uuidA},

@@ -277,6 +277,37 @@ func TestAnOldLookAfterARelease(t *testing.T) {
 	})
 }
 
+// TestReleaseAfterAReload checks that a release fails if the disk is not mounted where the current settings mount it. A
+// reload can take the disk out of its class, or change the directory of the class, before the next look at the disk.
+func TestReleaseAfterAReload(t *testing.T) {
+	for name, change := range map[string]func(*disk.Class){
+		"another selector":  func(c *disk.Class) { c.Names = []string{"sd*"} },
+		"another directory": func(c *disk.Class) { c.Directory = "/mnt/other" },
+	} {
+		m := newMachine(xfsDisk("vdb", 2, uuidA))
+		with(t, m, func(t *testing.T, a *Agent) {
+			settle()
+			m.change(func() { m.hangs, m.log = "vdb", nil })
+			s := testSettings()
+			change(&s.Classes[0])
+			if err := a.Reload(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := a.Release(ctx, "vdb", 2); err == nil || err.Error() != "cannot release vdb: hotmount has not looked at the disk with the new settings yet; try again in a moment" {
+				t.Errorf("%s: %v", name, err)
+			}
+			m.unhang()
+			m.change(func() {
+				if strings.Contains(strings.Join(m.log, "\n"), "released") {
+					t.Errorf("%s: %q", name, m.log)
+				}
+			})
+		})
+	}
+}
+
 // TestReleasedAndItsDirectoryStays checks a released disk whose mount point cannot be removed. The disk must be held as
 // released by the operator, and not as unmounted by hand.
 func TestReleasedAndItsDirectoryStays(t *testing.T) {

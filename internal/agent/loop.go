@@ -217,7 +217,7 @@ func (a *Agent) lookNext(name string) {
 // check is the state of the checks of mounted disks. A check costs less than a look.
 type check struct {
 	done    bool // at least one check has been started
-	running bool // a check of the disks in mounted is running
+	running bool // a check of the disks in the field `mounted` is running
 	mounted []disk.Facts
 }
 

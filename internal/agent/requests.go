@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"hotmount/internal/disk"
@@ -101,6 +102,7 @@ func (a *Agent) currentDecision(f *disk.Facts) (disk.Decision, string) {
 // startDeparture starts to unmount the disk, or to remove its link, at the operator's request.
 func (a *Agent) startDeparture(name string, seq uint64) (*departure, error) {
 	st := a.disks[name]
+	mountedAt := func(m disk.MountPoint) bool { return m.Path == a.path(st) }
 	switch {
 	case st == nil || !st.seen:
 		return nil, errors.New("no disk with this name is known; see hotmount plan")
@@ -108,6 +110,9 @@ func (a *Agent) startDeparture(name string, seq uint64) (*departure, error) {
 		return nil, errors.New("another disk has this name now; see hotmount plan")
 	case !st.decision.Mounted() && !st.decision.GivenOut() && (st.decision.Action != disk.Ignore || a.path(st) == ""):
 		return nil, fmt.Errorf("hotmount has neither mounted nor given out the disk (%s)", st.decision.Reason)
+	// A reload has removed the disk's class or changed the class's directory. The next look finds the mount.
+	case st.decision.Mounted() && !slices.ContainsFunc(st.facts.Mounts, mountedAt):
+		return nil, errors.New("hotmount has not looked at the disk with the new settings yet; try again in a moment")
 	case a.leaving[a.path(st)] != nil:
 		return nil, errors.New("the disk is being unmounted")
 	}

@@ -23,8 +23,8 @@ const saveEvery = 250 * time.Millisecond
 type saves struct {
 	due     bool            // true if Host.Expect has received sightings since the last record of mounted filesystems
 	found   []disk.Sighting // content that has not been passed to Host.Remember yet
-	running chan struct{}   // closed when the running record is done, nil if no record is running
-	begun   time.Time       // when the last record of mounted filesystems began, or zero if the next record must not wait
+	running chan struct{}   // closed when the running write of the records has ended, nil if no write is running
+	begun   time.Time       // when the last write of mounted filesystems began, or zero if the next write must not wait
 }
 
 // firstSave returns the time before which nothing is recorded. The returned time is zero once the agent is ready.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,8 +64,6 @@ type Event struct {
 // FollowEvents reads the journal through journalctl(1), so that hotmount needs no code for the journal's files, their
 // rotation and their permissions.
 func FollowEvents(ctx context.Context, matches []string, lines int, follow bool, show func(Event) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	args := []string{"--quiet", "--no-pager", "--all", "--output=json", "--lines=" + strconv.Itoa(lines)}
 	if follow {
 		args = append(args, "--follow")
@@ -73,6 +72,11 @@ func FollowEvents(ctx context.Context, matches []string, lines int, follow bool,
 	c.Env = []string{"LC_ALL=C.UTF-8"}
 	// The kernel ends journalctl when the process of this command ends, even if the process is killed.
 	c.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGTERM}
+	return showEvents(ctx, c, show)
+}
+
+// showEvents runs journalctl, and calls the function `show` for each entry.
+func showEvents(ctx context.Context, c *exec.Cmd, show func(Event) error) error {
 	var words bytes.Buffer
 	c.Stderr = &words
 	out, err := c.StdoutPipe()
@@ -89,12 +93,14 @@ func FollowEvents(ctx context.Context, matches []string, lines int, follow bool,
 			break
 		}
 		if showErr = show(eventOf(fields)); showErr != nil {
-			cancel()
 			break
 		}
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil
+	} else {
+		// With --follow, journalctl does not end by itself.
+		_ = c.Process.Kill()
 	}
 	ended := c.Wait()
 	switch {
@@ -103,7 +109,7 @@ func FollowEvents(ctx context.Context, matches []string, lines int, follow bool,
 	case ctx.Err() != nil:
 		return nil // the reader of the output has closed the pipe
 	case ended != nil || err != nil:
-		return fmt.Errorf("cannot read the journal (only root and members of adm or systemd-journal may): %w: %s", errors.Join(err, ended), disk.Visible(strings.TrimSpace(words.String())))
+		return fmt.Errorf("cannot read the journal (only root and members of adm or systemd-journal may): %w: %s", cmp.Or(err, ended), disk.Visible(strings.TrimSpace(words.String())))
 	}
 	return nil
 }

@@ -2,13 +2,26 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"hotmount/internal/report"
 )
+
+// TestBrokenJournal checks that an entry that is not JSON ends the command, even if journalctl does not end by itself.
+func TestBrokenJournal(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	c := exec.CommandContext(ctx, "/bin/sh", "-c", "echo x; exec sleep 1000")
+	if err := showEvents(ctx, c, nil); err == nil || !strings.Contains(err.Error(), "invalid character") {
+		t.Errorf("got %v", err)
+	}
+}
 
 func TestEventMatches(t *testing.T) {
 	const uuid = "0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"

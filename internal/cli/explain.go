@@ -39,7 +39,8 @@ const (
 )
 
 // DumpOf returns the dump of the disk with the given name. If the caller is root and the daemon would read the disk,
-// DumpOf also reads the disk. The parameter `version` is the version of hotmount.
+// DumpOf also reads the disk, except while the daemon reads the disk (daemonReads). The parameter `version` is the
+// version of hotmount.
 func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings, prove Prover, version string) (*Dump, error) {
 	f, err := h.For(s).ByName(name)
 	if err != nil {
@@ -51,8 +52,9 @@ func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings
 	}
 	content := f.KnownContent()
 	d := policy.Decide(f, &content, s)
-	fails, helps := failing(lineOf(f, published), d, daemonState())
-	if d.Action == disk.Prove && os.Geteuid() == 0 {
+	line, daemon := lineOf(f, published), daemonState(h)
+	fails, helps := failing(line, d, daemon)
+	if d.Action == disk.Prove && !daemonReads(line, daemon) && os.Geteuid() == 0 {
 		if content, err = prove(ctx, f, s); err != nil {
 			return nil, err
 		}

@@ -29,7 +29,7 @@ type Prover func(ctx context.Context, f *disk.Facts, s *disk.Settings) (disk.Con
 // size. Plan returns all disks. If verbose is true, Plan prints the evidence for each disk below the table. If the
 // caller is root, Plan also reads the disks with unknown content, except the disks that the daemon reads (daemonReads).
 func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, prove Prover, verbose bool) ([]disk.Facts, error) {
-	disks, _, err := usage.Scan(ctx, h.For(s), map[string]int{})
+	disks, _, err := usage.Scan(ctx, h.For(s), usage.Hung{})
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	if err != nil {
 		return nil, err
 	}
-	daemon := daemonState()
+	daemon := daemonState(h)
 	installed := daemon == "running" || h.Store.Exists()
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	var evidence strings.Builder
@@ -109,8 +109,8 @@ func Plan(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, 
 	return disks, err
 }
 
-// daemonReads reports whether the daemon is reading or formatting the disk of the published line l. Plan must not read
-// such a disk, because mkfs cannot open a disk that another process reads.
+// daemonReads reports whether the daemon is reading or formatting the disk of the published line l. Plan and DumpOf must
+// not read such a disk, because mkfs cannot open a disk that another process reads.
 func daemonReads(l *disk.Line, daemon string) bool {
 	return daemon == "running" && l != nil && (l.Decision.Action == disk.Prove || l.Decision.Action == disk.Format)
 }
@@ -160,7 +160,7 @@ func WarnHeld(w io.Writer, h inventory.Host, s *disk.Settings) error {
 func OtherSettings(w io.Writer, st store.Store, s *disk.Settings) error {
 	theirs, err := st.Settings()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return nil // no daemon has run since the boot, or only root may read its settings
+		return nil // no daemon has run since the boot, or only root may read the daemon's settings
 	}
 	if err != nil {
 		return err

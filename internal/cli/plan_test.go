@@ -12,6 +12,7 @@ import (
 	"hotmount/internal/helper"
 	"hotmount/internal/inventory"
 	"hotmount/internal/nodetest"
+	"hotmount/internal/usage"
 )
 
 // prove returns the Prover of the hotmount commands, for the test node h.
@@ -130,7 +131,7 @@ func TestFailing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		st, err := GetStatus(t.Context(), h, &settings, map[string]int{})
+		st, err := GetStatus(t.Context(), h, &settings, usage.Hung{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,6 +220,43 @@ func makeState(t *testing.T, h inventory.Host) {
 	t.Helper()
 	if err := os.MkdirAll(h.Store.State, 0o700); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// running makes the node look as if the daemon runs.
+func running(t *testing.T, h inventory.Host) {
+	t.Helper()
+	nodetest.Write(t, h.Root, map[string]string{"sys/fs/cgroup/system.slice/hotmount.service/cgroup.procs": "8\n", "proc/8/cmdline": "/usr/bin/hotmount\x00run\x00"})
+}
+
+// TestExplainReads checks that explain reads a disk only as root, and only if the daemon does not read the disk.
+func TestExplainReads(t *testing.T) {
+	h := nodetest.New(t)
+	if _, err := h.Store.Init(nil); err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Attach(t, h.Root, "vdzz", 48, "NEW")
+	if err := h.Store.Publish([]disk.Line{{Disk: "vdzz", Seq: 1048, Decision: disk.Decision{Action: disk.Prove}}}); err != nil {
+		t.Fatal(err)
+	}
+	settings := config.Default()
+	reads := func() (done bool) {
+		t.Helper()
+		read := func(context.Context, *disk.Facts, *disk.Settings) (disk.Content, error) {
+			done = true
+			return disk.Content{}, nil
+		}
+		if _, err := DumpOf(t.Context(), h, "vdzz", &settings, read, "1"); err != nil {
+			t.Fatal(err)
+		}
+		return done
+	}
+	if got, want := reads(), os.Geteuid() == 0; got != want {
+		t.Errorf("without a daemon: %v", got)
+	}
+	running(t, h)
+	if reads() {
+		t.Error("explain reads a disk that the daemon reads")
 	}
 }
 

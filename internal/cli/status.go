@@ -97,13 +97,13 @@ func (s *Status) Bad() int {
 }
 
 // GetStatus returns the status of the disks. GetStatus makes the same decisions as the daemon, from the same facts. The
-// parameter `hung` maps the path of each dead filesystem to the PID of the process that hangs there (usage.Of).
-func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung map[string]int) (*Status, error) {
+// parameter `hung` contains the paths of the dead filesystems (usage.Of).
+func GetStatus(ctx context.Context, h inventory.Host, s *disk.Settings, hung usage.Hung) (*Status, error) {
 	disks, sizes, err := usage.Scan(ctx, h.For(s), hung)
 	if err != nil {
 		return nil, err
 	}
-	st := &Status{Daemon: daemonState(), Fault: s.Fault, Disks: []DiskStatus{}}
+	st := &Status{Daemon: daemonState(h), Fault: s.Fault, Disks: []DiskStatus{}}
 	published, err := h.Store.Published()
 	if err != nil {
 		return nil, err
@@ -167,24 +167,24 @@ func statusOf(f *disk.Facts, s *disk.Settings, published []disk.Line, daemon str
 }
 
 // daemonState returns "running" if the daemon runs, otherwise "down".
-func daemonState() string {
-	if DaemonRuns("/") {
+func daemonState(h inventory.Host) string {
+	if DaemonRuns(h.Root) {
 		return "running"
 	}
 	return "down"
 }
 
 // DaemonRuns reports whether the main process of the daemon exists. The parameter `root` is the directory that contains
-// proc and sys. Every user can see the daemon's process (cgroups(7)), but only root can use the control socket. A child
+// proc and sys, or empty for the live system. Every user can see the daemon's process (cgroups(7)), but only root can use the control socket. A child
 // that hangs on a dead filesystem outlives the daemon and does not count as the daemon.
 func DaemonRuns(root string) bool {
 	for _, hierarchy := range []string{"", "systemd", "unified"} {
-		b, err := os.ReadFile(filepath.Join(root, "sys/fs/cgroup", hierarchy, "system.slice/hotmount.service/cgroup.procs"))
+		b, err := os.ReadFile(filepath.Join("/", root, "sys/fs/cgroup", hierarchy, "system.slice/hotmount.service/cgroup.procs"))
 		if err != nil {
 			continue
 		}
 		for _, pid := range strings.Fields(string(b)) {
-			line, err := os.ReadFile(filepath.Join(root, "proc", pid, "cmdline"))
+			line, err := os.ReadFile(filepath.Join("/", root, "proc", pid, "cmdline"))
 			// If /proc is mounted with hidepid= (proc(5)), users other than root cannot read the daemon's command line.
 			// DaemonRuns treats a process with an unreadable command line as the daemon.
 			if args := strings.Split(string(line), "\x00"); err != nil || len(args) > 1 && args[1] == "run" {

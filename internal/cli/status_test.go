@@ -14,6 +14,7 @@ import (
 	"hotmount/internal/disk"
 	"hotmount/internal/nodetest"
 	"hotmount/internal/policy"
+	"hotmount/internal/usage"
 )
 
 func testStatus(at time.Time) *Status {
@@ -155,7 +156,7 @@ func TestStatusTellsWhatFailed(t *testing.T) {
 	settings := config.Default()
 	status := func() map[string]DiskStatus {
 		t.Helper()
-		st, err := GetStatus(t.Context(), h, &settings, map[string]int{})
+		st, err := GetStatus(t.Context(), h, &settings, usage.Hung{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +278,7 @@ func TestStatusOfAFault(t *testing.T) {
 	h := nodetest.New(t)
 	settings := config.Default()
 	settings.Fault = "x"
-	st, err := GetStatus(t.Context(), h, &settings, map[string]int{})
+	st, err := GetStatus(t.Context(), h, &settings, usage.Hung{})
 	if err != nil || st.Fault != "x" {
 		t.Fatalf("%v, %+v", err, st)
 	}

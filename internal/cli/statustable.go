@@ -15,6 +15,7 @@ import (
 
 	"hotmount/internal/disk"
 	"hotmount/internal/inventory"
+	"hotmount/internal/usage"
 )
 
 // watchPeriod is the time between two reads of the status with --watch.
@@ -41,7 +42,7 @@ func (s *Status) Print(w io.Writer, output string, colour bool) error {
 // ends, and returns the last status. On a terminal, ShowStatus prints each status. Otherwise, ShowStatus prints only a
 // status that has changed.
 func ShowStatus(ctx context.Context, h inventory.Host, w io.Writer, s *disk.Settings, output string, watch bool) (*Status, error) {
-	terminal, colour, hung := Terminal(w), Colour(w), map[string]int{}
+	terminal, colour, hung := Terminal(w), Colour(w), usage.Hung{}
 	for before := []byte(nil); ; {
 		var b bytes.Buffer
 		st, err := GetStatus(ctx, h, s, hung)

@@ -74,7 +74,7 @@ func classDefaults() disk.Class {
 		Adopt:       disk.AdoptAny,
 		Options:     []string{"noatime", "nodev", "nosuid"},
 		Blank:       "auto",
-		MinimumSize: minimumXFS, // check refuses a smaller size if the class creates a filesystem
+		MinimumSize: minimumXFS, // the method `check` refuses a smaller size if the class creates a filesystem
 		Grow:        true,
 		Trim:        true,
 		Provision:   true,

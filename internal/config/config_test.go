@@ -631,6 +631,16 @@ func TestTrustByDefault(t *testing.T) {
 			t.Errorf("in a directory of mode %s: %v", tt.mode, err)
 		}
 	}
+	// The owner of a sticky directory can remove the file.
+	if os.Geteuid() == 0 {
+		if err := os.Chown(dir, 1000, 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	src.Trust = nil
+	if _, err := Load(src); err == nil || !strings.Contains(err.Error(), "belongs to user") {
+		t.Errorf("in a sticky directory of a user: %v", err)
+	}
 }
 
 func TestAddFlags(t *testing.T) {

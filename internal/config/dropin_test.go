@@ -6,10 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+	"pgregory.net/rapid"
 
 	"hotmount/internal/disk"
 )
@@ -121,6 +124,24 @@ classes:
 	if again, err = Load(source(t, File(&s), nil)); err != nil || cmp.Diff(s, again) != "" {
 		t.Errorf("the saved defaults differ: %v %s", err, cmp.Diff(s, again))
 	}
+}
+
+// TestWritten checks that a configuration file has the same texts as the settings from which the file was made.
+func TestWritten(t *testing.T) {
+	piece := rapid.SampledFrom([]string{`\`, `"`, ",", " ", "<", "u003c", "u0026", "#", "x"})
+	rapid.Check(t, func(t *rapid.T) {
+		var want, got []string
+		for range rapid.IntRange(1, 3).Draw(t, "texts") {
+			want = append(want, strings.Join(rapid.SliceOf(piece).Draw(t, "text"), ""))
+		}
+		if err := yaml.Unmarshal([]byte(key{}.written(want)), &got); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %q, %v", want, got, err)
+		}
+		var one string
+		if err := yaml.Unmarshal([]byte(key{}.written(want[0])), &one); err != nil || one != want[0] {
+			t.Errorf("%q: %q, %v", want[0], one, err)
+		}
+	})
 }
 
 func TestFaultsOfDropIns(t *testing.T) {

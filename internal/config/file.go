@@ -36,7 +36,10 @@ func (src *Source) read() ([]document, error) {
 	// A user who may write to the directory can remove the configuration file, and thereby the exclusions in the file.
 	// In a sticky directory such as /tmp, only the directory's owner can remove the files of other owners.
 	info, err := os.Stat(filepath.Dir(file))
-	if err == nil && info.Mode()&fs.ModeSticky == 0 {
+	if err == nil {
+		if info.Mode()&fs.ModeSticky != 0 {
+			info = sticky{info}
+		}
 		if err := trust(info); err != nil {
 			return nil, fmt.Errorf("cannot use the configuration in %s: %w", disk.Visible(filepath.Dir(file)), err)
 		}
@@ -56,6 +59,11 @@ func (src *Source) read() ([]document, error) {
 	}
 	return append(documents, more...), nil
 }
+
+// The type `sticky` is a sticky directory. Mode omits the permission to write that users other than the owner have.
+type sticky struct{ fs.FileInfo }
+
+func (s sticky) Mode() fs.FileMode { return s.FileInfo.Mode() &^ 0o022 }
 
 // readDropIns reads the drop-ins in the order of their names. An unreadable drop-in is an error, because the drop-in
 // may exclude a disk.

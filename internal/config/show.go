@@ -82,15 +82,29 @@ func (k key) written(value any) string {
 		return bound(v.Least) + ".." + bound(v.Most)
 	case *bool:
 		return fmt.Sprint(*v)
-	case []string, []uint32, string:
-		text, err := json.Marshal(v) // JSON is YAML too
-		if err != nil {
-			panic(err) // Marshal does not fail for texts and numbers
+	case string:
+		return quoted(v)
+	case []string:
+		var texts []string
+		for _, text := range v {
+			texts = append(texts, quoted(text))
 		}
-		// Marshal escapes characters that are special in HTML.
-		return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(strings.ReplaceAll(string(text), `","`, `", "`))
+		return "[" + strings.Join(texts, ", ") + "]"
+	case []uint32:
+		return strings.ReplaceAll(fmt.Sprint(v), " ", ",")
 	}
 	return fmt.Sprint(value)
+}
+
+// The function `quoted` returns the text as JSON, because JSON is YAML too. The JSON has no escapes for HTML.
+func quoted(text string) string {
+	var b strings.Builder
+	to := json.NewEncoder(&b)
+	to.SetEscapeHTML(false)
+	if err := to.Encode(text); err != nil {
+		panic(err) // Encode does not fail for texts
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // bound returns the lower or upper end of a range of sizes as text. bound returns "" for 0, which means no bound.

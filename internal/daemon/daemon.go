@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -148,40 +149,66 @@ func (p *parts) watchNodes(ctx context.Context) error {
 // the daemon uses it without a SIGHUP.
 const loadEvery = 10 * time.Second
 
-// reload replaces all settings on SIGHUP, or keeps all settings if the new configuration is faulty. If the
-// configuration was faulty at start, the method `reload` also replaces the settings once the configuration is correct.
+// reload loads the settings when a SIGHUP or reloadOn requires it, until ctx ends.
 func (p *parts) reload(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, unix.SIGHUP)
 	defer signal.Stop(hup)
+	p.reloadOn(ctx, hup, func(s *disk.Settings) error {
+		if err := p.node.saveSettings(s); err != nil {
+			return err
+		}
+		return p.agent.Reload(ctx, s)
+	})
+	return nil
+}
+
+// reloadOn replaces all settings on a signal, or keeps all settings if the new configuration is faulty. If the
+// configuration was faulty at start, reloadOn also replaces the settings once the configuration is correct. Until then,
+// reloadOn replaces the field Fault of the settings when the fault changes. reloadOn passes new settings to the function
+// `use`.
+func (d Daemon) reloadOn(ctx context.Context, hup <-chan os.Signal, use func(*disk.Settings) error) {
 	again := time.NewTicker(loadEvery)
 	defer again.Stop()
-	if p.Settings.Fault == "" {
+	now := d.Settings
+	if now.Fault == "" {
 		again.Stop()
 	}
 	for {
 		onSignal := false
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-hup:
 			onSignal = true
 		case <-again.C:
 		}
-		s, err := p.Load()
-		if err == nil {
-			err = p.node.saveSettings(s)
-		}
-		if err == nil {
-			err = p.agent.Reload(ctx, s)
+		s, err := d.Load()
+		changed := err != nil && now.Fault != "" && FaultText(err) != now.Fault
+		if changed {
+			other := *now
+			other.Fault, now = FaultText(err), &other
+			err = errors.Join(err, use(now))
+		} else if err == nil {
+			err = use(s)
 		}
 		switch {
 		case err == nil:
+			now = s
 			again.Stop()
-		case onSignal:
-			p.Log.Problem(fmt.Errorf("cannot reload, and the old settings stay in use: %w", err))
+		case onSignal || changed:
+			d.Log.Problem(fmt.Errorf("cannot reload, and the old settings stay in use: %w", err))
 		}
 	}
+}
+
+// FaultText returns the text of disk.Settings.Fault for an error of the configuration, which has a line for each fault.
+func FaultText(fault error) string {
+	first, rest, more := strings.Cut(fault.Error(), "\n")
+	if more {
+		first += fmt.Sprintf(" (and %d more)", 1+strings.Count(rest, "\n"))
+	}
+	return first
 }
 
 // The interface `commanded` is the part of the agent that carries out requests from the command line.

@@ -2,12 +2,18 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/control"
 	"hotmount/internal/disk"
@@ -84,6 +90,46 @@ func TestAnswer(t *testing.T) {
 	if want := []string{"accepted<nil>", "<nil>", "<nil>", "<nil>", `cannot do "format": this daemon does not know the request`}; !slices.Equal(answers, want) {
 		t.Errorf("answered %q", answers)
 	}
+}
+
+// TestReload checks that the daemon names the present fault of a configuration that was faulty at start. The journal must
+// name each fault once. Without a fault at start, the daemon reads the configuration only on a signal.
+func TestReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		journal := filepath.Join(t.TempDir(), "journal")
+		var present atomic.Pointer[error]
+		var used []string
+		d := Daemon{Settings: &disk.Settings{Node: "kept", Fault: "a (and 1 more)"}, Log: loggingTo(t, journal), Load: func() (*disk.Settings, error) {
+			if fault := *present.Load(); fault != nil {
+				return nil, fault
+			}
+			return &disk.Settings{Node: "new"}, nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		hup := make(chan os.Signal)
+		go d.reloadOn(ctx, hup, func(s *disk.Settings) error {
+			used = append(used, s.Node+" "+s.Fault)
+			return nil
+		})
+		for _, fault := range []error{errors.New("a\nb"), errors.New("b"), nil, errors.New("c")} {
+			present.Store(&fault)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		hup <- unix.SIGHUP
+		synctest.Wait()
+		if want := []string{"kept b", "new "}; !slices.Equal(used, want) {
+			t.Errorf("used %q, want %q", used, want)
+		}
+		text, err := os.ReadFile(journal)
+		if got := strings.Count(string(text), "cannot reload, and the old settings stay in use: "); err != nil || got != 2 || strings.Count(string(text), "in use: b") != 1 {
+			t.Errorf("%s, %v", text, err)
+		}
+		if d.Settings.Fault != "a (and 1 more)" {
+			t.Error("the agent's settings were changed")
+		}
+	})
 }
 
 // TestMountedAt checks that MountedAt returns true only if the given device itself is mounted at the given path.

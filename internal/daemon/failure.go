@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,7 +64,7 @@ func readAttempt(ctx context.Context, r run.Runner, h inventory.Host, f *disk.Fa
 	// The kernel does not reuse the name of a disk while the disk is attached. After the disk is detached, the lines of
 	// the journal may be about another disk with that name.
 	if now, err := h.Look(f.Name); err != nil || now.Seq != f.Seq {
-		a.unread = err
+		a.unread = cmp.Or(err, disk.ErrGone)
 		return a
 	}
 	for in := json.NewDecoder(bytes.NewReader(res.Stdout)); ; {

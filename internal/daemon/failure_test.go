@@ -155,6 +155,9 @@ func TestHeard(t *testing.T) {
 		r.On("/usr/bin/journalctl --sync", runtest.Print("", 0))
 		r.On(`/usr/bin/journalctl -b -q -o json --no-pager -n 500 _TRANSPORT=kernel + _SYSTEMD_UNIT=a.mount + _PID=1 UNIT=a.mount + _UID=0 SYSLOG_IDENTIFIER=(mount) UNIT=a.mount`, runtest.Print(tt.journal, 0))
 		a := readAttempt(t.Context(), r, h, &disk.Facts{ID: tt.id}, &disk.Class{Options: []string{"noattime", "commit=5"}}, "a.mount", asked)
+		if gone := tt.id != vdb; errors.Is(a.unread, disk.ErrGone) != gone {
+			t.Errorf("%s: %v", name, a.unread)
+		}
 		var got []string
 		for _, part := range [][]string{{"mount", strings.Join(a.mount, " / ")}, {"kernel", strings.Join(a.kernel, " / ")}, {"result", a.result}} {
 			if part[1] != "" {

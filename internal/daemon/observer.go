@@ -105,7 +105,7 @@ func (o observer) publish(ctx context.Context, directory string) error {
 	} else if directory != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
 		o.Problem(err)
 	}
-	hung := map[string]int{}
+	hung := usage.Hung{}
 	reported := ""
 	var published time.Time
 	for {
@@ -154,7 +154,7 @@ func (o observer) publishStatus() error {
 }
 
 // The method `filesystems` measures the mounted filesystems. The parameter `hung` has the same meaning as in usage.Of.
-func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung map[string]int) ([]metrics.Filesystem, error) {
+func (o observer) filesystems(ctx context.Context, lines []disk.Line, hung usage.Hung) ([]metrics.Filesystem, error) {
 	s, err := o.host.Store.Settings()
 	if err != nil {
 		return nil, err

@@ -77,7 +77,8 @@ type Settings struct {
 	Node string `json:"node"`
 	// Trim turns trimming on or off for all classes.
 	Trim bool `json:"trim"`
-	// CSIIgnore is the list of names of drivers (Driver) that hotmount ignores, such as removed drivers.
+	// CSIIgnore is the list of names of drivers (Driver) that cause no holds, such as removed drivers. CSIIgnore does not
+	// change Facts.Neighbours.
 	CSIIgnore []string `json:"csi_ignore"`
 	// Exclude selects disks that no class may use. A disk is excluded if at least one entry matches the disk.
 	Exclude []Selectors `json:"exclude"`

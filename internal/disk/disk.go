@@ -85,8 +85,9 @@ func (id ID) Partition() uint32 { return uint32(id.Seq >> partitionShift) }
 // disk.
 func (id ID) DiskSeq() uint64 { return id.Seq & (1<<partitionShift - 1) }
 
-// Node returns the path of the device node that the kernel made for the disk.
-func (id ID) Node() string { return "/dev/" + id.Name }
+// Node returns the path of the device node that the kernel made for the disk. A "!" in the disk's name stands for a "/"
+// in the path.
+func (id ID) Node() string { return "/dev/" + strings.ReplaceAll(id.Name, "!", "/") }
 
 // BySeq returns the path of the link that udev names after the sequence number of the disk or partition
 // (60-persistent-storage.rules). udev removes the link when udev handles the removal of the disk. No other disk gets

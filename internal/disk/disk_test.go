@@ -99,6 +99,15 @@ func TestSandboxed(t *testing.T) {
 	}
 }
 
+// TestNode checks the path of the device node. The kernel writes "!" for "/" in a name (kobject_set_name_vargs).
+func TestNode(t *testing.T) {
+	for name, want := range map[string]string{"vdb": "/dev/vdb", "cciss!c0d0p1": "/dev/cciss/c0d0p1"} {
+		if got := (ID{Name: name}).Node(); got != want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 func TestHumanSize(t *testing.T) {
 	for in, want := range map[uint64]string{0: "0 B", 1023: "1023 B", 1 << 10: "1 KiB", 300 << 20: "300 MiB", 5 << 30: "5 GiB", 3 << 39: "1.5 TiB", 1 << 63: "8 EiB"} {
 		if got := HumanSize(in); got != want {
@@ -187,7 +196,7 @@ func TestFindPeers(t *testing.T) {
 	}
 	f := all[3]
 	f.Standing.FormerSlot = &Sighting{UUID: uuid}
-	if f.FindPeers(pointers(all)); f.Moved == nil || f.Moved.Name != "vdd" {
+	if f.FindPeers(pointers(all)); f.Moved == nil || f.Moved.Name != "vdb" {
 		t.Errorf("the filesystem that was in its slot is on %+v", f.Moved)
 	}
 	if f.FindPeers(pointers(all[1:2])); f.Moved != nil {
@@ -215,6 +224,12 @@ func TestFindPeers(t *testing.T) {
 	f = disk("vde", 4, "S", "")
 	if f.FindPeers(pointers(all)); len(f.SameSerial) != 3 || f.SameSerial[0].Name != "vdb" || f.SameSerial[0].Type != "xfs" || f.SameSerial[2].Name != "vdd" {
 		t.Errorf("peers %+v", f.SameSerial)
+	}
+	all = []Facts{disk("vdd", 3, "", uuid), disk("vdb", 1, "", uuid), disk("vdc", 2, "", uuid)}
+	same := disk("vde", 4, "", uuid)
+	same.Standing.FormerSlot = &Sighting{UUID: uuid}
+	if same.FindPeers(pointers(all)); same.SameUUID[0].Name != "vdb" || same.SameUUID[2].Name != "vdd" || same.Moved.Name != "vdb" {
+		t.Errorf("peers %+v, moved to %+v", same.SameUUID, same.Moved)
 	}
 	// virtio truncates serials. Two disks are therefore peers if the serial of one is the truncated serial of the
 	// other. A disk and its partition are not peers, although the partition's serial contains the disk's serial.

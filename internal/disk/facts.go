@@ -107,8 +107,10 @@ type Facts struct {
 	Geometry *Geometry `json:"geometry,omitempty"`
 	// Swap reports that the disk or something on it is active swap space.
 	Swap bool `json:"swap,omitempty"`
-	// Claim is where the system's configuration names the disk, such as "/etc/fstab:4". Claim can also be the path of a
-	// foreign link to the disk in a class directory. Claim is empty if nothing names the disk.
+	// Claim is where the system's configuration names the disk, such as "/etc/fstab:4". For a whole disk, the
+	// configuration may instead name a partition of the disk. For a partition, it may instead name the whole disk or
+	// another partition of the disk. Claim can also be the path of a foreign link in a class directory. Claim is empty if
+	// nothing names the disk.
 	Claim string `json:"claim,omitempty"`
 	// Unseen is the path of an unreadable file or class directory that may name the disk, or empty if there is none.
 	Unseen string `json:"unseen,omitempty"`
@@ -127,7 +129,8 @@ type Facts struct {
 	SameSerial []Peer `json:"same_serial,omitempty"`
 	SameWWN    []Peer `json:"same_wwn,omitempty"`
 	SameUUID   []Peer `json:"same_uuid,omitempty"`
-	// Moved is the attached disk on which the content of Standing.FormerSlot is now.
+	// Moved is the attached disk on which the content of Standing.FormerSlot is now. If several disks have this content,
+	// Moved is the disk that was attached first.
 	Moved *Peer `json:"moved,omitempty"`
 }
 

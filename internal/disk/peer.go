@@ -106,12 +106,12 @@ func (f *Facts) FindPeers(all []*Facts) {
 		if same {
 			f.SameUUID = append(f.SameUUID, p)
 		}
-		if moved {
+		if moved && (f.Moved == nil || p.Seq < f.Moved.Seq) {
 			f.Moved = &p
 		}
 	}
-	// The order of SameSerial and SameWWN is stable, because messages name the first peer.
-	for _, same := range [...][]Peer{f.SameSerial, f.SameWWN} {
+	// The order of the peers is stable, because messages name the first peer.
+	for _, same := range [...][]Peer{f.SameSerial, f.SameWWN, f.SameUUID} {
 		slices.SortFunc(same, func(a, b Peer) int { return cmp.Compare(a.Seq, b.Seq) })
 	}
 }

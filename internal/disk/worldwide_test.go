@@ -90,7 +90,7 @@ func TestPeersByWWN(t *testing.T) {
 		"its WWN, made of its model":      {Facts{WWN: "t10.ATA     DISK"}, Facts{WWN: "t10.ATA     DISK"}, true, false},
 		"its WWN, one with a serial":      {sda, Facts{WWN: wwn, Serial: "S"}, true, false},
 		"its WWN, and another serial":     {Facts{WWN: wwn, Serial: "S1"}, Facts{WWN: wwn, Serial: "S2"}, false, false},
-		"its WWN, and its serial":         {Facts{WWN: wwn, Serial: "S1"}, Facts{WWN: wwn, Serial: "S1"}, false, false}, // the serial puts the peer in SameSerial
+		"its WWN, and its serial":         {Facts{WWN: wwn, Serial: "S1"}, Facts{WWN: wwn, Serial: "S1"}, false, false}, // the peer has the same serial, so the peer is in SameSerial
 		"a partition of it":               {sda, Facts{ID: ID{Seq: PartitionSeq(2, 1)}, Whole: "sda", WWN: wwn}, false, false},
 		"two partitions of a disk":        {Facts{ID: ID{Seq: PartitionSeq(2, 1)}, Whole: "sda", WWN: wwn}, Facts{ID: ID{Seq: PartitionSeq(2, 2)}, Whole: "sda", WWN: wwn}, false, false},
 		"the same partition":              {Facts{ID: ID{Seq: PartitionSeq(2, 1)}, Whole: "sda", WWN: wwn}, Facts{ID: ID{Seq: PartitionSeq(3, 1)}, Whole: "sdb", WWN: wwn}, true, false},

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"slices"
@@ -14,16 +13,8 @@ import (
 	"hotmount/internal/mounts"
 )
 
-// mkfs and mountHelpers map each filesystem type to the Debian package of a program. The map mkfs contains the packages
-// of /sbin/mkfs.TYPE. The map mountHelpers contains the packages of /sbin/mount.TYPE, for types that the kernel alone
-// cannot mount (mount(8)).
-var (
-	mkfs         = map[string]string{"xfs": "xfsprogs", "ext4": "e2fsprogs"}
-	mountHelpers = map[string]string{
-		"nfs": "nfs-common", "nfs4": "nfs-common", "cifs": "cifs-utils", "ntfs": "ntfs-3g", "ntfs-3g": "ntfs-3g", "lowntfs-3g": "ntfs-3g", "ceph": "ceph-common",
-		"glusterfs": "glusterfs-client", "fuse": "fuse3", "zfs": "zfsutils-linux", "bcachefs": "bcachefs-tools", "davfs": "davfs2",
-	}
-)
+// mkfs maps each filesystem type to the Debian package of /sbin/mkfs.TYPE.
+var mkfs = map[string]string{disk.XFS: "xfsprogs", disk.Ext4: "e2fsprogs"}
 
 // The method `system` adds findings about the host itself, such as missing programs. The method also reads the names of
 // pods and containers.
@@ -43,7 +34,7 @@ func (src Source) system(s *Snapshot, fault string) {
 		s.blind("%v", err)
 	}
 	for i := range s.Classes {
-		src.helpers(s, &s.Classes[i])
+		src.helper(s, &s.Classes[i])
 	}
 	src.names(s)
 	seen := map[string]bool{}
@@ -58,20 +49,15 @@ func (src Source) system(s *Snapshot, fault string) {
 	}
 }
 
-// helpers finds the missing programs that the class needs.
-func (src Source) helpers(s *Snapshot, c *disk.Class) {
-	packages := map[string]string{"mkfs." + c.Create: mkfs[c.Create]}
-	for _, t := range c.Accept {
-		packages["mount."+t] = mountHelpers[t]
-	}
-	for _, name := range slices.Sorted(maps.Keys(packages)) {
-		if packages[name] != "" && !slices.ContainsFunc([]string{"/sbin", "/usr/sbin", "/bin", "/usr/bin"}, func(dir string) bool {
-			info, err := os.Stat(src.path(path.Join(dir, name)))
-			return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
-		}) {
-			s.Found.Add(Finding{Class: c.Name, Paths: []string{"/sbin/" + name}}, Warning, NoHelper, advice("apt", "package", packages[name]),
-				"class %s needs %s, which is missing", c.Name, name)
-		}
+// The method `helper` adds a finding if the program that makes the filesystems of the class is missing.
+func (src Source) helper(s *Snapshot, c *disk.Class) {
+	name := "mkfs." + c.Create
+	if mkfs[c.Create] != "" && !slices.ContainsFunc([]string{"/sbin", "/usr/sbin", "/bin", "/usr/bin"}, func(dir string) bool {
+		info, err := os.Stat(src.path(path.Join(dir, name)))
+		return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+	}) {
+		s.Found.Add(Finding{Class: c.Name, Paths: []string{"/sbin/" + name}}, Warning, NoHelper, advice("apt", "package", mkfs[c.Create]),
+			"class %s needs %s, which is missing", c.Name, name)
 	}
 }
 

@@ -133,7 +133,7 @@ func (m *machine) look(_ context.Context, pid int, paths []string) ([]Answer, er
 
 func (m *machine) take() *Snapshot {
 	m.t.Helper()
-	s, err := m.source().Take(m.t.Context(), &disk.Settings{Classes: []disk.Class{{Name: "default", Directory: dir, Accept: []string{"nfs"}, Create: "xfs"}}, Fault: m.fault}, nil)
+	s, err := m.source().Take(m.t.Context(), &disk.Settings{Classes: []disk.Class{{Name: "default", Directory: dir, Create: "xfs"}}, Fault: m.fault}, nil)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -511,7 +511,6 @@ func TestSystem(t *testing.T) {
 	m := newMachine(t)
 	m.fault = "config.yaml:1: x"
 	m.write("proc/1/mountinfo", hostTable+"60 27 0:4 mnt:[99] /run/snapd/ns/x.mnt rw - nsfs nsfs rw\n"+"61 27 0:4 mnt:[1] /run/snapd/ns/y.mnt rw - nsfs nsfs rw\n")
-	m.write("sbin/mkfs.xfs", "")
 	m.write("etc/fstab", "# nothing\n\n")
 	m.link("etc/systemd/system/timers.target.wants/fstrim.timer", "/lib/systemd/system/fstrim.timer")
 	m.write("etc/udev/rules.d/99-disks.rules", "# systemd-mount\nACTION==\"add\", \\\n  RUN+=\"/usr/bin/systemd-mount --no-block $devnode\"\n")
@@ -528,7 +527,7 @@ func TestSystem(t *testing.T) {
 		t.Errorf("found %q", got)
 	}
 	for _, f := range s.Found {
-		if want := map[Kind]string{UdevRule: "/etc/udev/rules.d/99-disks.rules:3", NoHelper: "/sbin/mount.nfs", NotSeen: "/run/snapd/ns/x.mnt"}[f.Kind]; want != strings.Join(f.Paths, " ") {
+		if want := map[Kind]string{UdevRule: "/etc/udev/rules.d/99-disks.rules:3", NoHelper: "/sbin/mkfs.xfs", NotSeen: "/run/snapd/ns/x.mnt"}[f.Kind]; want != strings.Join(f.Paths, " ") {
 			t.Errorf("%s: %q", f.Kind, f.Paths)
 		}
 	}
@@ -536,8 +535,10 @@ func TestSystem(t *testing.T) {
 		t.Errorf("names %v %v", s.Pods, s.Containers)
 	}
 	m.write("etc/fstab", "/dev/vda1 / ext4\n")
-	if s := m.take(); slices.Contains(found(&Report{Findings: s.Found}), "note fstrim") {
-		t.Error("an fstab with a line counts as empty")
+	m.write("sbin/mkfs.xfs", "")
+	want = []string{"note not-seen", "warning configuration-fault", "warning udev-rule"}
+	if got := found(&Report{Findings: m.take().Found}); !slices.Equal(got, want) {
+		t.Errorf("with a line in fstab, and with mkfs: %q", got)
 	}
 }
 

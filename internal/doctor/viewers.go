@@ -13,7 +13,7 @@ import (
 func (e *examiner) judgeViewers(c *disk.Class, host place, disks map[string]place) {
 	groups := e.receivers(host.mount.Shared)
 	count := map[Role]int{}
-	have := 0 // have is the number of provisioners that have the directory
+	have := 0 // the number of provisioners that have the directory
 	for _, v := range e.s.allViews() {
 		for _, role := range []Role{Kubelet, Provisioner, Agent} {
 			p := v.first(role)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/probe"
@@ -75,7 +76,7 @@ func (s *Session) isOurs(ctx context.Context, o *MakeOptions, counted, wrote uin
 	case err != nil:
 		return err
 	case len(found.Bytes) > 0:
-		return fmt.Errorf("%w: while mkfs.%s ran, or right before, byte %d was written: %x", ErrWritten, o.Intent.Type(), found.Offset, found.Bytes)
+		return fmt.Errorf("%w: while mkfs.%s ran, or right before, byte %d was written", ErrWritten, o.Intent.Type(), found.Offset)
 	case counts == "":
 		return nil
 	case found.Plan != probe.Full:
@@ -99,9 +100,14 @@ func (s *Session) again(ctx context.Context, o MakeOptions) error {
 	// If a half-made filesystem has lost its superblock, a short look may find the disk blank.
 	same := c.Kind == s.proven.Kind && c.UUID == s.proven.UUID || c.Kind == disk.Blank && s.proven.Kind == disk.HalfMade
 	if !same {
-		return s.changed(fmt.Errorf("the disk was %s and is %s now: %q", s.proven.Kind, c.Kind, c.Evidence))
+		return s.changed(fmt.Errorf("the disk was %s and is %s now", kindAndUUID(&s.proven), kindAndUUID(&c)))
 	}
 	return s.isUntouched()
+}
+
+// kindAndUUID describes the content of a disk without bytes of the disk, because every user may read the error.
+func kindAndUUID(c *disk.Content) string {
+	return strings.TrimSpace(string(c.Kind) + " " + disk.Visible(c.UUID))
 }
 
 // changed returns ErrWritten if this machine has written to the disk according to the kernel's counts. If this machine

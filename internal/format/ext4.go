@@ -154,6 +154,9 @@ func rootMode(i *disk.Intent) (uint16, error) {
 // that was already mounted, because the filesystem may be in use. debugfs changes only one sector, so a crash leaves
 // either the old or the new mode. The exit code of debugfs does not show whether the write succeeded. Before
 // setRootMode changes the mode, it calls allowed(). If allowed() returns an error, setRootMode returns the same error.
+//
+// After debugfs, setRootMode takes a new count of writes for the session. Finish therefore does not notice the writes of
+// another process while debugfs runs. If debugfs does not run, the count stays the same.
 func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func() error) error {
 	mode, err := rootMode(i)
 	if err != nil || mode == 0 {
@@ -178,6 +181,9 @@ func (s *Session) setRootMode(ctx context.Context, i *disk.Intent, allowed func(
 		err = s.keep.Sync()
 	}
 	if err == nil {
+		s.writes, _, err = s.deps.Writes()
+	}
+	if err == nil {
 		current, _, err = probe.Ext4Root(s.keep, i.UUID)
 	}
 	if err == nil && current != mode {
@@ -200,9 +206,6 @@ func (s *Session) Finish(ctx context.Context) error {
 	}
 	if err == nil {
 		err = s.setRootMode(ctx, i, s.deps.Allowed)
-	}
-	if err == nil {
-		s.writes, _, err = s.deps.Writes()
 	}
 	if err != nil {
 		return fmt.Errorf("cannot finish the ext4 on %s: %w", s.disk.ID, err)

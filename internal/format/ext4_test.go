@@ -150,3 +150,26 @@ func TestFinishOfWhatWasWrittenTo(t *testing.T) {
 		t.Errorf("%v; the story is %q", err, w.story)
 	}
 }
+
+// TestFinishKeepsTheCount checks that Writes still returns the count of the proof if Finish has nothing to write. The
+// count must not include a write of another process, because such a write makes the proof invalid.
+func TestFinishKeepsTheCount(t *testing.T) {
+	w := newWorld(t)
+	w.facts.Standing.Intent = &disk.Intent{UUID: uuid, Ext4: &disk.MkfsExt4{}}
+	deps := w.deps()
+	deps.Writes = func() (uint64, uint64, error) {
+		w.writes++
+		return w.writes - 1, 0, nil
+	}
+	s, err := open(t.Context(), w.facts, deps, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.proven = disk.Content{Kind: disk.Filesystem, Type: disk.Ext4, UUID: uuid, Proven: true}
+	s.writes = w.writes
+	before := w.writes
+	if err := s.Finish(t.Context()); err != nil || s.Writes() != before || w.writes == before {
+		t.Errorf("%d writes, want %d; error %v", s.Writes(), before, err)
+	}
+}

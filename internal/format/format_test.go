@@ -65,12 +65,12 @@ type world struct {
 	nodeDev   disk.Dev
 	writes    uint64
 	bytes     uint64 // bytes written
-	read      uint64 // bytes that the kernel has counted as read; stays the same if uncounted is set
+	read      uint64 // bytes that the kernel has counted as read; the number stays the same if the field `uncounted` is set
 	uncounted bool
 	buffered  uint64 // writes that are only in the page cache
 	reread    int
 	rereadErr error
-	inFlight  uint64 // writes that the disk has not answered
+	inFlight  uint64 // writes that the disk has received, but not completed
 	counters  error
 	lts       bool
 	openErr   map[bool]error
@@ -601,6 +601,9 @@ func TestObstacles(t *testing.T) {
 					err := w.work(blank, tc.recover, between)
 					if err == nil || !strings.Contains(err.Error(), tc.err) {
 						t.Errorf("error %v, want %q", err, tc.err)
+					}
+					if strings.Contains(err.Error(), "not blank: ") { // every user may read the error
+						t.Errorf("the error quotes the evidence: %v", err)
 					}
 					final := tc.name == "mkfs -N refuses" || strings.Contains(tc.err, "another machine writes")
 					if Retry(err) == final {
@@ -1191,7 +1194,7 @@ func TestWrittenDuringMkfs(t *testing.T) {
 		"a token":         {"full", size, true, false, "; hotmount cannot tell whether somebody else made some of these writes"},
 	}
 	for name, tc := range map[string]struct {
-		counted int64 // bytes counted besides those that mkfs.xfs wrote; zeros that mkfs.xfs wrote count once
+		counted int64 // bytes that the kernel counts beyond one count of each byte that mkfs.xfs wrote
 		at      int64 // offset in bytes at which another process writes, or 0 for no write
 	}{
 		"nobody":                            {0, 0},
@@ -1255,7 +1258,11 @@ func TestWrittenDuringMkfs(t *testing.T) {
 						want = fmt.Sprintf("counted %d written bytes since hotmount first read the disk; mkfs.xfs wrote %d bytes, and the XFS log of %d bytes does not explain the difference%s", 65<<12+64<<20+tc.counted, 65<<12, 64<<20, p.nowhere)
 					}
 					if at != 0 && p.asks && (p.nowhere == "" || tc.at != unread) {
-						want = fmt.Sprintf("byte %d was written: 7468656972730000", at)
+						want = fmt.Sprintf("byte %d was written", at)
+					}
+					// Every user may read the doubt, so the doubt must not quote the bytes.
+					if strings.Contains(w.last.Doubt, "746865697273") {
+						t.Errorf("doubt %q", w.last.Doubt)
 					}
 					if want == "" && (err != nil || w.last.Doubt != "") || want != "" && (!errors.Is(err, ErrWritten) || !strings.Contains(err.Error(), want) || !strings.Contains(w.last.Doubt, want)) {
 						t.Errorf("error %v, doubt %q", err, w.last.Doubt)

@@ -35,8 +35,9 @@ type MakeOptions struct {
 }
 
 // Writes returns the kernel's count of writes (Facts.Writes) as it was before the first read of Prove. After Make,
-// Writes returns the count as it was before the new filesystem was read back. After Finish, Writes returns the count at
-// the end of Finish. While Facts.Writes stays the same, the content of the disk stays the same.
+// Writes returns the count as it was before the new filesystem was read back. If Finish has changed the mode of the
+// root directory, Writes returns the count right after this change. While Facts.Writes stays the same, the content of
+// the disk stays the same.
 func (s *Session) Writes() uint64 { return s.writes }
 
 // Make makes an XFS filesystem, or an ext4 filesystem if the intent has parameters for ext4. Make needs a disk that is

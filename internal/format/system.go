@@ -56,7 +56,7 @@ func (linux) rereadPartitions(f *os.File) error {
 func (linux) open(node string, exclusive bool) (*os.File, error) {
 	flags := os.O_RDONLY | unix.O_DIRECT | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	if exclusive {
-		flags |= unix.O_EXCL // open(2): without O_CREAT, on a block device, EBUSY if the device is in use
+		flags |= unix.O_EXCL // open(2): O_EXCL without O_CREAT fails with EBUSY if the block device is in use
 	}
 	return os.OpenFile(node, flags, 0)
 }

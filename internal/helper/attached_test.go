@@ -29,7 +29,7 @@ func TestAttached(t *testing.T) {
 func TestIntentOfAnAttachedDisk(t *testing.T) {
 	const begun = "0a0b0c0d-1111-4222-8333-abcdefabcdef"
 	f := &disk.Facts{ID: disk.ID{Seq: 3}}
-	f.Standing.Intent = &disk.Intent{Identity: disk.Identity{Seq: 2}, UUID: begun}
+	f.Standing.Intent = &disk.Intent{Identity: disk.Identity{Seq: 2}, UUID: begun, Attached: true}
 	for name, tt := range map[string]struct {
 		serial, wwn []disk.Peer
 		own         bool

@@ -16,7 +16,7 @@ import (
 // also works if the configuration has a fault.
 func TestCleanup(t *testing.T) {
 	const uuid = "aaaaaaaa-0000-4000-8000-000000000001"
-	const ours = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n" // the mount table of PID 1 in package nodetest
+	const ours = "27 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n" // the mount table that PID 1 has in package nodetest
 	const another = "127 99 254:0 / / rw - ext4 /dev/vda rw\n"
 	for name, tt := range map[string]struct {
 		table   string

@@ -71,6 +71,10 @@ func TestAsProven(t *testing.T) {
 		"blank":     func(c *disk.Class) { c.Blank = "unsigned" },
 		"directory": func(c *disk.Class) { c.Directory = "/mnt/b" },
 		"create":    func(c *disk.Class) { c.Create = disk.Ext4 },
+		"mkfs":      func(c *disk.Class) { c.MkfsOptions = []string{"-i size=1024"} },
+		"owner":     func(c *disk.Class) { c.RootOwner = "1000:2000" },
+		"mode":      func(c *disk.Class) { c.RootMode = "0770" },
+		"options":   func(c *disk.Class) { c.Options = []string{"noatime"} },
 	} {
 		now := then
 		if change(&now); asProven(&then, &now) {
@@ -140,6 +144,7 @@ func TestLastWord(t *testing.T) {
 		"blank":                         {func(*given) {}, disk.Format, ""},
 		"switched off":                  {func(g *given) { g.s.Format = false }, disk.Hold, ""},
 		"its class is proven otherwise": {func(g *given) { g.s.Classes[0].Blank = "sampled" }, disk.Format, "has to be proven again"},
+		"its class is made otherwise":   {func(g *given) { g.s.Classes[0].RootMode = "0770" }, disk.Format, "has to be proven again"},
 		"half-made":                     {intent, disk.Format, ""},
 		"half-made, in doubt now":       {func(g *given) { intent(g); g.proven.IntentBySlot = true }, disk.Format, "has to be read again"},
 		"over something":                {other, disk.Format, ""},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,9 +37,10 @@ func lastWord(f *disk.Facts, c *disk.Content, s *disk.Settings, class *disk.Clas
 }
 
 // asProven reports whether the disk still has the class for which it was proven blank. asProven compares only the name,
-// the plan of the proof, the directory and the type of the new filesystem.
+// the plan of the proof, the directory, the mount options, and the settings of the new filesystem.
 func asProven(then, now *disk.Class) bool {
-	return now != nil && now.Name == then.Name && now.Blank == then.Blank && now.Directory == then.Directory && now.Create == then.Create
+	return now != nil && now.Name == then.Name && now.Blank == then.Blank && now.Directory == then.Directory && now.Create == then.Create &&
+		now.RootOwner == then.RootOwner && now.RootMode == then.RootMode && slices.Equal(now.MkfsOptions, then.MkfsOptions) && slices.Equal(now.Options, then.Options)
 }
 
 // sameIntent reports whether the record of the disk's unfinished format (the intent) is the same as at the time of the

@@ -57,15 +57,17 @@ func kernelTakes(fstype string, options []string) error {
 	return nil
 }
 
-// kernelSays returns the oldest unread message of the kernel about a filesystem context, or else the given error. The
-// kernel puts the level of the message and a space before the message (fscontext_read in fs/fsopen.c).
+// kernelSays returns the newest unread message of the kernel about a filesystem context, or else the given error. Older
+// messages may be about accepted options. Each read(2) returns one message, and fails if there is none. The kernel puts
+// the level of the message and a space before the message (fscontext_read in fs/fsopen.c).
 func kernelSays(fd int, otherwise error) string {
-	text := make([]byte, 512)
-	n, err := unix.Read(fd, text)
-	if _, says, ok := strings.Cut(string(text[:max(n, 0)]), " "); err == nil && ok {
-		return disk.Visible(strings.TrimSpace(says))
+	text, newest := make([]byte, 512), otherwise.Error()
+	for n, err := unix.Read(fd, text); err == nil && n > 0; n, err = unix.Read(fd, text) {
+		if _, says, ok := strings.Cut(string(text[:n]), " "); ok {
+			newest = disk.Visible(strings.TrimSpace(says))
+		}
 	}
-	return otherwise.Error()
+	return newest
 }
 
 // refused() returns an error if the kernel refuses the class's mount options for the filesystem type. The function also
@@ -175,7 +177,7 @@ func TryOptions(ctx context.Context, r run.Runner, s *disk.Settings, usual []str
 // tryPatience is the time limit for mount(8) and for umount(8) of a small scratch filesystem.
 const tryPatience = time.Minute
 
-// errUntried reports that this machine cannot mount a scratch filesystem, whatever the options are.
+// errUntried reports that this machine cannot mount, unmount or remove a scratch filesystem, whatever the options are.
 var errUntried = errors.New("mount options cannot be tried on this machine")
 
 // tryMount makes a filesystem in a temporary file and mounts the file. If private is set, the process already has a
@@ -185,7 +187,11 @@ func tryMount(ctx context.Context, r run.Runner, fstype string, options []string
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUntried, err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() {
+		if left := os.RemoveAll(dir); left != nil {
+			err = errors.Join(err, fmt.Errorf("%w: %w", errUntried, left))
+		}
+	}()
 	file, at := filepath.Join(dir, "disk"), filepath.Join(dir, "mnt")
 	mount := func(options ...string) error {
 		c := run.Command{Path: "/usr/bin/mount", Timeout: tryPatience, Args: []string{"-t", fstype, "-o", strings.Join(append([]string{"loop"}, options...), ","), file, at}}
@@ -201,7 +207,10 @@ func tryMount(ctx context.Context, r run.Runner, fstype string, options []string
 			_, words, _ := strings.Cut(strings.TrimPrefix(said, "mount: "), ": ")
 			err = errors.New(disk.Visible(words))
 		} else if private {
-			_, err = r.Run(ctx, run.Command{Path: "/usr/bin/umount", Timeout: tryPatience, Args: []string{at}})
+			c = run.Command{Path: "/usr/bin/umount", Timeout: tryPatience, Args: []string{at}}
+			if res, err = r.Run(ctx, c); err == nil && res.ExitCode != 0 {
+				err = fmt.Errorf("%s: exit code %d: %s", c, res.ExitCode, disk.Output(res.Stderr))
+			}
 			if err != nil {
 				err = fmt.Errorf("%w: %w", errUntried, err)
 			}

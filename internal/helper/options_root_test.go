@@ -4,8 +4,11 @@ package helper
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/nodetest"
@@ -132,5 +135,57 @@ func TestTryClasses(t *testing.T) {
 			t.Errorf("run %d ran %d programs", i, r.count)
 		}
 		r.count = 0
+	}
+}
+
+// afterUmount runs the programs, and then changes the result of umount(8).
+type afterUmount func(at string) run.Result
+
+func (f afterUmount) Run(ctx context.Context, c run.Command) (run.Result, error) {
+	res, err := run.Exec{}.Run(ctx, c)
+	if filepath.Base(c.Path) == "umount" && err == nil {
+		res = f(c.Args[0])
+	}
+	return res, err
+}
+
+// TestTryClassesWithoutCleanup checks that hotmount records nothing about the mount options if the scratch filesystem
+// cannot be unmounted or removed. Such an error says nothing about the options.
+func TestTryClassesWithoutCleanup(t *testing.T) {
+	for name, runner := range map[string]afterUmount{
+		"not unmounted": func(string) run.Result { return run.Result{Stderr: []byte("target is busy"), ExitCode: 32} },
+		"not removed": func(at string) run.Result {
+			if err := unix.Mount("none", at, "tmpfs", 0, ""); err != nil {
+				t.Error(err)
+			}
+			return run.Result{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ownNamespace(t)
+			dir := t.TempDir()
+			t.Setenv("TMPDIR", dir)
+			defer func() {
+				left, err := filepath.Glob(dir + "/*/mnt")
+				if err != nil {
+					t.Error(err)
+				}
+				for _, at := range left {
+					for unix.Unmount(at, 0) == nil {
+					}
+				}
+			}()
+			h := nodetest.New(t)
+			class := disk.Class{Name: "good", Mode: disk.ModeFilesystem, Create: disk.Ext4, Options: []string{"noatime", "commit=30"}}
+			if err := h.Store.SaveSettings(&disk.Settings{Classes: []disk.Class{class}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := TryClasses(t.Context(), h, runner, nil); err != nil {
+				t.Fatal(err)
+			}
+			if tried, err := h.Store.Tried(); err != nil || len(tried) != 0 {
+				t.Errorf("recorded: %q, %v", tried, err)
+			}
+		})
 	}
 }

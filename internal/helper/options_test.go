@@ -1,9 +1,12 @@
 package helper
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"hotmount/internal/disk"
 	"hotmount/internal/run"
@@ -32,5 +35,32 @@ func TestAskMkfs(t *testing.T) {
 	}
 	if left, err := os.ReadDir(os.TempDir()); len(left) != 0 || err != nil {
 		t.Errorf("%v is left, error %v", left, err)
+	}
+}
+
+// TestKernelSays checks that kernelSays returns the newest message of the kernel, which is the refusal. Older messages
+// are about options that the kernel has accepted. A socket stands for the filesystem context.
+func TestKernelSays(t *testing.T) {
+	for want, messages := range map[string][]string{
+		"invalid argument":               nil,
+		"xfs: Unknown parameter 'a'":     {"e xfs: Unknown parameter 'a'\n"},
+		"ext4: Bad value for 'commit'":   {"w ext4: 'nobh' is ignored\n", "i ext4: hello\n", "e ext4: Bad value for 'commit'\n"},
+		`ext4: Unknown parameter '\x1b'`: {"e ext4: Unknown parameter '\x1b'\n"},
+	} {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range messages {
+			if _, err := unix.Write(pair[0], []byte(m)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := kernelSays(pair[1], unix.EINVAL); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if err := errors.Join(unix.Close(pair[0]), unix.Close(pair[1])); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -43,6 +43,13 @@ func (r *Release) Do(ctx context.Context, which string) error {
 	case f.Standing.Link:
 		return r.block(ctx, f)
 	}
+	// The path of a covered mount leads to the covering filesystem. A sync of that filesystem would not write out the
+	// disk's data, and could hang.
+	for i := range f.Mounts {
+		if m := &f.Mounts[i]; m.Path == path && m.CoveredBy != "" {
+			return fmt.Errorf("cannot release %s: another mount covers its mount %s; if nothing needs the covering mount: umount %s; then: hotmount release %s", f.ID, path, disk.Visible(m.CoveredBy), f.Name)
+		}
+	}
 	users, err := mounts.Users(r.Host.Root, f.Dev, path)
 	if err != nil {
 		return fmt.Errorf("cannot release %s: %w", f.ID, err)
@@ -145,7 +152,7 @@ func toDetach(f *disk.Facts) string {
 		return fmt.Sprintf("the disk is made of other disks, which may have more mounts; to see the other disks: lsblk -s %s; detach such a disk only when lsblk DISK shows no mount", f.Node())
 	}
 	if f.Transport == "loop" {
-		return fmt.Sprintf("safe to detach: the file of the loop device is %s\nthen: losetup -d %s", disk.Visible(f.BackingFile), f.Node())
+		return fmt.Sprintf("safe to detach: the loop device %s, with the file %s\nto detach the file: losetup -d %[1]s", f.Node(), disk.Visible(f.BackingFile))
 	}
 	which := "size " + disk.HumanSize(f.Size)
 	if f.Slot != "" {

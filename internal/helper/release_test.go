@@ -68,6 +68,31 @@ func TestReleaseWritesFirst(t *testing.T) {
 	nodetest.Write(t, h.Root, map[string]string{"proc/1/mountinfo": string(table)})
 }
 
+// TestReleaseOfACoveredMount checks that the release fails, even by force, if another mount covers the disk's mount. The
+// release must not open the path, because the path leads to the covering filesystem.
+func TestReleaseOfACoveredMount(t *testing.T) {
+	const where = "/mnt/disks/0b0f1c6e-2b3c-4d61-9c2e-0a1b2c3d4e5f"
+	for by, over := range map[string]string{"/mnt": "27", where: "40"} {
+		h := nodetest.New(t)
+		nodetest.Write(t, h.Root, map[string]string{
+			"proc/1/mountinfo": "27 1 254:0 / / rw - ext4 /dev/vda rw\n40 27 254:16 / " + where + " rw - xfs /dev/vdb rw\n41 " + over + " 0:50 / " + by + " rw - nfs far:/x rw\n",
+			"proc/1/ns/mnt":    "-> mnt:[1]",
+		})
+		settings := config.Default()
+		if err := h.Store.SaveSettings(&settings); err != nil {
+			t.Fatal(err)
+		}
+		err := (&Release{Host: h, Socket: filepath.Join(t.TempDir(), "socket"), Out: io.Discard, Force: true, Sync: func(path string) error {
+			t.Errorf("%s is opened", path)
+			return nil
+		}}).Do(t.Context(), "vdb")
+		want := "another mount covers its mount " + where + "; if nothing needs the covering mount: umount " + by + "; then: hotmount release vdb"
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", by, err)
+		}
+	}
+}
+
 // TestDetachedItself checks that detachedItself reports true only for a loop device that is gone.
 func TestDetachedItself(t *testing.T) {
 	gone := fmt.Errorf("cannot look at it: %w", disk.ErrGone)
@@ -98,7 +123,7 @@ func TestToDetach(t *testing.T) {
 		"partition": {disk.Facts{ID: disk.ID{Name: "vdc1", Seq: 9}, Whole: "vdc", Transport: "virtio", Serial: "S"},
 			"the disk is a partition of vdc; vdc is safe to detach when no partition is mounted, given out or in use; to see all uses: hotmount status; lsblk /dev/vdc"},
 		"loop device": {disk.Facts{ID: disk.ID{Name: "loop7", Seq: 9}, Transport: "loop", BackingFile: "/srv/ci/a\x1b.img", Size: 1 << 30},
-			"safe to detach: the file of the loop device is /srv/ci/a\\x1b.img\nthen: losetup -d /dev/loop7"},
+			"safe to detach: the loop device /dev/loop7, with the file /srv/ci/a\\x1b.img\nto detach the file: losetup -d /dev/loop7"},
 		"volume": {disk.Facts{ID: disk.ID{Name: "dm-3", Seq: 9}, Transport: "dm", Size: 1 << 30},
 			"the disk is made of other disks, which may have more mounts; to see the other disks: lsblk -s /dev/dm-3; detach such a disk only when lsblk DISK shows no mount"},
 	} {

@@ -45,23 +45,22 @@ func sandbox(s *disk.Settings) string {
 	seen := map[string]bool{}
 	for i := range s.Classes {
 		dir := s.Classes[i].Directory
-		if seen[dir] || dir == ShippedDirectory || strings.HasPrefix(dir, ShippedDirectory+"/") {
-			continue
+		if !seen[dir] && !strings.HasPrefix(dir+"/", ShippedDirectory+"/") {
+			// With the prefix "-", systemd ignores a directory that does not exist (systemd.exec(5)).
+			b.WriteString("ReadWritePaths=-" + dir + "\n")
 		}
 		seen[dir] = true
-		// With the prefix "-", systemd ignores a directory that does not exist (systemd.exec(5)).
-		b.WriteString("ReadWritePaths=-" + dir + "\n")
-		for above := dir; above != "/"; above = filepath.Dir(above) {
+		for above := dir; above != "/" && above != ShippedDirectory; above = filepath.Dir(above) {
 			if mount := unit.Name(above); !slices.Contains(after, mount) {
 				after = append(after, mount)
 			}
 		}
 	}
-	if b.Len() == 0 {
+	if len(after) == 0 {
 		return ""
 	}
 	// After= makes hotmount.service start after the mount units of each class directory and its parent directories. The
-	// shipped unit contains the same setting for /mnt/disks.
+	// shipped unit contains the same setting for /mnt/disks and its parent directory.
 	return "# Written by hotmount config apply-sandbox.\n[Unit]\nAfter=" + strings.Join(after, " ") + "\n[Service]\n" + b.String()
 }
 

@@ -10,10 +10,10 @@ import (
 
 func TestSandbox(t *testing.T) {
 	var s disk.Settings
-	for _, dir := range []string{"/mnt/disks", "/srv/a", "/mnt/disks/fast", "/srv/a", "/mnt/disks2"} {
+	for _, dir := range []string{"/mnt/disks", "/srv/a", "/mnt/disks/fast/a", "/srv/a", "/mnt/disks2"} {
 		s.Classes = append(s.Classes, disk.Class{Directory: dir})
 	}
-	const want = "# Written by hotmount config apply-sandbox.\n[Unit]\nAfter=srv-a.mount srv.mount mnt-disks2.mount mnt.mount\n" +
+	const want = "# Written by hotmount config apply-sandbox.\n[Unit]\nAfter=srv-a.mount srv.mount mnt-disks-fast-a.mount mnt-disks-fast.mount mnt-disks2.mount mnt.mount\n" +
 		"[Service]\nReadWritePaths=-/srv/a\nReadWritePaths=-/mnt/disks2\n"
 	if got := sandbox(&s); got != want {
 		t.Errorf("%q", got)

@@ -59,7 +59,7 @@ func running(ctx context.Context, h inventory.Host, s *disk.Settings) ([]*mounte
 		// If records are lost, hotmount does not know for certain how long each filesystem has been in use.
 		return nil, fmt.Errorf("cannot trim: %w", memory.Lost)
 	}
-	disks, _, err := usage.Scan(ctx, h.For(s), map[string]int{})
+	disks, _, err := usage.Scan(ctx, h.For(s), usage.Hung{})
 	if err != nil {
 		return nil, err
 	}

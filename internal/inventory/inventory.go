@@ -244,14 +244,8 @@ func (h Host) gatherOne(name string, c *common) (disk.Facts, error) {
 	}
 	h.addLoops(&f, &f, c, devices)
 	f.Bound, f.Neighbours, f.Unlisted = boundAt(&f, c.bound), c.neighbours, h.isUnlisted(&f)
-	for _, claim := range c.claims {
-		if claim.Matches(&f) {
-			f.Claim = claim.Where
-			break
-		}
-		if claim.Spec == "" {
-			f.Unseen = cmp.Or(f.Unseen, claim.Where)
-		}
+	if err := h.addClaim(&f, c.claims); err != nil {
+		return f, err
 	}
 	f.Standing = c.memory.Standing(&f)
 	c.links.addLink(&f)
@@ -311,7 +305,7 @@ func (h Host) addMounts(f *disk.Facts, c *common, devices map[disk.Dev]string, n
 }
 
 // ofDisk adds facts of the whole disk to the facts of a partition: system mount point, claim, mounts, block volume,
-// loop devices and Standing.Used. The claim may name another partition of the disk by its path (mounts.Claim.Matches).
+// loop devices and Standing.Used. The claim may name another partition of the disk (addClaim).
 func (h Host) ofDisk(f *disk.Facts, c *common) error {
 	whole, err := h.gatherOne(f.Whole, c)
 	if err != nil {

@@ -25,7 +25,7 @@ func parted() tree {
 			vdc + name + "/size":            "2048\n",
 			vdc + name + "/ro":              "0\n",
 			vdc + name + "/stat":            "1 2 3 4 5 6 7 8 9 10 11\n",
-			"run/udev/data/b254:" + minor:   "S:disk/by-diskseq/13-part" + number + "\nI:1\nE:ID_FS_USAGE=filesystem\nE:ID_FS_TYPE=xfs\nE:ID_FS_UUID=" + uuid[:35] + number + "\n",
+			"run/udev/data/b254:" + minor:   "S:disk/by-diskseq/13-part" + number + "\nS:disk/by-partuuid/ab12-0" + number + "\nI:1\nE:ID_FS_USAGE=filesystem\nE:ID_FS_TYPE=xfs\nE:ID_FS_UUID=" + uuid[:35] + number + "\n",
 			"dev/" + name:                   "",
 			"sys/block/vdc/" + name + "/x/": "",
 		})
@@ -68,6 +68,10 @@ func TestPartitions(t *testing.T) {
 		"the whole disk is mounted": {changes: tree{table: "27 1 254:32 / /srv rw - xfs /dev/vdc rw\n"}, holders: "vdc"},
 		"claimed":                   {changes: tree{fstab: "/dev/vdc1 /srv xfs defaults 0 0\n"}, claim: "/etc/fstab:1"},
 		"the other is claimed":      {changes: tree{fstab: "/dev/vdc2 /srv xfs defaults 0 0\n"}, claim: "/etc/fstab:1"},
+		"the other's filesystem is": {changes: tree{fstab: "UUID=" + uuid[:35] + "2 /srv xfs defaults 0 0\n"}, claim: "/etc/fstab:1"},
+		"the other's UUID is":       {changes: tree{fstab: "PARTUUID=AB12-02 /srv xfs defaults 0 0\n"}, claim: "/etc/fstab:1"},
+		"the other's link is":       {changes: tree{fstab: "/dev/disk/by-uuid/" + uuid[:35] + "2 /srv xfs defaults 0 0\n"}, claim: "/etc/fstab:1"},
+		"the other's number is":     {changes: tree{fstab: "/dev/block/254:34 /srv xfs defaults 0 0\n"}, claim: "/etc/fstab:1"},
 		"the whole disk is claimed": {changes: tree{fstab: "/dev/vdc /srv xfs defaults 0 0\n"}, claim: "/etc/fstab:1"},
 		"below a loop device":       {changes: loop("loop0", "/x/dev/vdc1"), loops: "loop0"},
 		"the other is, too":         {changes: loop("loop0", "/x/dev/vdc2")},
@@ -80,6 +84,9 @@ func TestPartitions(t *testing.T) {
 		f := by["vdc1"]
 		if f.Whole != "vdc" || f.System != tc.system || f.Claim != tc.claim || strings.Join(f.Holders, " ") != tc.holders || strings.Join(f.Loops, " ") != tc.loops || len(f.Mounts) != tc.mounts || f.Udev.FSUUID != uuid[:35]+"1" {
 			t.Errorf("%s: %+v", name, f)
+		}
+		if by["vdc"].Claim != tc.claim {
+			t.Errorf("%s: the whole disk is claimed by %q", name, by["vdc"].Claim)
 		}
 		if len(f.SameSerial) != 0 || len(by["vdc"].SameSerial) != 0 {
 			t.Errorf("%s: a disk and its partitions count as disks with the same serial", name)
@@ -119,6 +126,10 @@ func TestPartitions(t *testing.T) {
 	h = parted().with(tree{table: "27 1 254:33 / /srv rw - xfs /dev/vdc1 rw\n"}).make(t)
 	if f := scan(t, h)["vdc"]; strings.Join(f.Holders, " ") != "vdc1" {
 		t.Errorf("the disk of a mounted partition: %+v", f)
+	}
+	h = parted().with(tree{fstab: "UUID=" + uuid[:35] + "2 /srv xfs defaults 0 0\n"}).make(t)
+	if f := scan(t, h)["vdc"]; f.Claim != "/etc/fstab:1" {
+		t.Errorf("the disk of a claimed partition: %+v", f)
 	}
 	h = parted().make(t)
 	if by := scan(t, h); by["vdc1"].Whole != "" || len(by) != 3 {

@@ -64,15 +64,17 @@ func TestLinksInAClassDirectory(t *testing.T) {
 	const own = "/mnt/disks/own"
 	claim := func(t *testing.T, h Host, s *disk.Settings) string { return scan(t, h.For(s))["vdb"].Claim }
 	for target, want := range map[string]string{
-		"/dev/vdb":                  own,
-		"../../dev/vdb":             own,
-		"/dev/disk/by-id/x":         own,
-		"":                          own, // a device node
-		"/dev/vdb1":                 "",
-		"/dev/vd*":                  "",
-		"/dev/vdz":                  "",
-		"/srv/vdb":                  "",
-		disk.LinkDirectory + "/own": "",
+		"/dev/vdb":                     own,
+		"../../dev/vdb":                own,
+		"/dev/disk/by-id/x":            own,
+		"":                             own, // a device node
+		"/dev/vdb1":                    "",
+		"/dev/vd*":                     "",
+		"/dev/vdz":                     "",
+		"/srv/vdb":                     "",
+		disk.LinkDirectory + "/own":    "",
+		"/dev/../srv/vdb":              "",
+		disk.LinkDirectory + "/../vdb": own,
 	} {
 		t.Run(target, func(t *testing.T) {
 			h := node.with(tree{"mnt/disks/": "", "srv/": "", "dev/disk/by-id/": "", "dev/hotmount/": ""}).make(t)

@@ -27,6 +27,25 @@ func boundAt(f *disk.Facts, bound map[string][]string) []string {
 	return at
 }
 
+// addClaim records the first claim that names the disk or one of its partitions (disk.Facts.Claim). addClaim also records
+// an earlier claim that may concern any disk (disk.Facts.Unseen).
+func (h Host) addClaim(f *disk.Facts, claims []mounts.Claim) error {
+	named, err := h.sysfs().UdevOfPartitions(f)
+	if err != nil {
+		return err
+	}
+	for _, claim := range claims {
+		if claim.Matches(f) || slices.ContainsFunc(named, func(part disk.Facts) bool { return claim.Matches(&part) }) {
+			f.Claim = claim.Where
+			return nil
+		}
+		if claim.Spec == "" {
+			f.Unseen = cmp.Or(f.Unseen, claim.Where)
+		}
+	}
+	return nil
+}
+
 // The type `links` contains the entries of class directories that lead to disks. The provisioner may make a volume from
 // each entry that leads to a disk. The key of the map links.at is a device number, and the value is the path of the
 // entry that leads to the device. If a class directory is unreadable, links.unseen is its path.
@@ -55,6 +74,7 @@ func (h Host) links() links {
 				if !path.IsAbs(target) {
 					target = path.Join(dir, target)
 				}
+				target = path.Clean(target)
 				if !strings.HasPrefix(target, "/dev/") || strings.HasPrefix(target, disk.LinkDirectory+"/") {
 					continue
 				}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"hotmount/internal/disk"
 )
 
 // TestBoundAsADevice checks that a bind mount of the device node of a disk, or of its partition, counts as a use of the
@@ -23,9 +25,9 @@ func TestBoundAsADevice(t *testing.T) {
 		"a container's own": {"60 27 0:40 /dev/vdb /srv/pod rw - tmpfs none rw\n", map[string][]string{"vdb": {"/srv/pod"}}},
 	} {
 		got := map[string][]string{}
-		for disk, f := range scan(t, node.with(tree{table: root + test.lines}).make(t)) {
+		for device, f := range scan(t, node.with(tree{table: root + test.lines}).make(t)) {
 			if len(f.Bound) > 0 {
-				got[disk] = f.Bound
+				got[device] = f.Bound
 			}
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
@@ -35,7 +37,8 @@ func TestBoundAsADevice(t *testing.T) {
 }
 
 // TestMonitors checks which files and directories show that other programs on the node may open disks. One file or
-// directory of a virtual machine monitor, or one storage driver that attaches disks, is enough to show this.
+// directory of a virtual machine monitor, or one storage driver that attaches disks, is enough to show this. The setting
+// csi_ignore must change nothing, because an ignored driver may still have a disk open.
 func TestMonitors(t *testing.T) {
 	h := node.make(t)
 	if h.hasMonitor() || scan(t, h)["vdb"].Neighbours {
@@ -65,7 +68,7 @@ func TestMonitors(t *testing.T) {
 		if err := syscall.Mknod(filepath.Join(h.Root, "var/lib/kubelet/plugins_registry", driver+"-reg.sock"), syscall.S_IFSOCK|0o600, 0); err != nil {
 			t.Fatal(err)
 		}
-		if scan(t, h)["vdb"].Neighbours != want {
+		if scan(t, h.For(&disk.Settings{CSIIgnore: []string{driver}}))["vdb"].Neighbours != want {
 			t.Errorf("%s: want %v", driver, want)
 		}
 	}

@@ -338,9 +338,10 @@ func unquote(s string) string {
 }
 
 // Matches reports whether the claim names the disk, or names a partition of the disk as in isPartitionOf. Matches also
-// returns true for the name of a partition that the disk does not have now. Matches returns false if the claim names a
-// partition by UUID or label. Matches returns false for a claim on a device above the disk, such as an LVM volume.
-// hotmount ignores a disk with an active LVM volume anyway, because the volume is a holder of the disk in sysfs.
+// returns true for the name of a partition that the disk does not have now. For a whole disk, Matches returns false if
+// the claim names a partition by UUID or label. Matches returns false for a claim on a device above the disk, such as an
+// LVM volume. hotmount ignores a disk with an active LVM volume anyway, because the volume is a holder of the disk in
+// sysfs.
 func (c Claim) Matches(f *disk.Facts) bool {
 	if strings.HasPrefix(c.Spec, "/") {
 		return matchesPath(path.Clean(c.Spec), f)
@@ -356,9 +357,17 @@ func (c Claim) Matches(f *disk.Facts) bool {
 		return matchesLabel(value, f)
 	case "ID":
 		return matchesPath("/dev/disk/by-id/"+value, f)
+	case "PARTUUID":
+		return hasLink("/dev/disk/by-partuuid/"+strings.ToLower(value), f)
+	case "PARTLABEL":
+		return hasLink("/dev/disk/by-partlabel/"+value, f)
 	}
-	// PARTUUID= and PARTLABEL= never name a whole disk. Matches does not compare them with a partition, either.
 	return false
+}
+
+// hasLink reports whether udev created the link, which is given without udev's \x escapes.
+func hasLink(link string, f *disk.Facts) bool {
+	return slices.ContainsFunc(f.Udev.Links, func(l string) bool { return disk.Unescape(l) == link })
 }
 
 func matchesUUID(uuid string, f *disk.Facts) bool {

@@ -175,6 +175,7 @@ func TestMatches(t *testing.T) {
 	md := disk.Facts{ID: disk.ID{Name: "vdb"}, Udev: disk.Udev{Initialized: true, FSType: "linux_raid_member", FSUsage: "raid", FSUUID: "3aaa0122-2982-7cfa-5331-ad66ca767371"}}
 	vfat := disk.Facts{ID: disk.ID{Name: "vdb"}, Udev: disk.Udev{Initialized: true, FSType: "vfat", FSUsage: "filesystem", FSUUID: "ABCD-1234"}}
 	dm := disk.Facts{ID: disk.ID{Name: "dm-0"}, Udev: disk.Udev{Links: []string{"/dev/mapper/vg-lv", "/dev/vg/lv"}}}
+	vdb1 := disk.Facts{ID: disk.ID{Name: "vdb1"}, Whole: "vdb", Udev: disk.Udev{Links: []string{"/dev/disk/by-partuuid/ab12-01", `/dev/disk/by-partlabel/my\x20data`}}}
 	proven := disk.Facts{ID: disk.ID{Name: "vdb"}, Standing: disk.Standing{Verdict: &disk.Verdict{Content: disk.Content{Kind: disk.Filesystem, UUID: "7ab12e3a-d2c2-4b94-a3cf-9a3aa3a4b2d7", Label: "my data"}}}}
 	for _, test := range []struct {
 		spec string
@@ -243,6 +244,16 @@ func TestMatches(t *testing.T) {
 		{"ID=virtio-T", vdb, false},
 		{"PARTUUID=7ab12e3a-d2c2-4b94-a3cf-9a3aa3a4b2d7", vdb, false},
 		{"PARTLABEL=my data", vdb, false},
+		{"PARTUUID=ab12-01", vdb1, true},
+		{"partuuid=AB12-01", vdb1, true},
+		{"PARTUUID=ab12-02", vdb1, false},
+		{"PARTUUID=", vdb1, false},
+		{"PARTLABEL=my data", vdb1, true},
+		{"PARTLABEL=My data", vdb1, false},
+		{"PARTLABEL=", vdb1, false},
+		{"PARTLABEL=ab12-01", vdb1, false},
+		{"/dev/disk/by-partuuid/ab12-01", vdb1, true},
+		{`/dev/disk/by-partlabel/my\x20data`, vdb1, true},
 
 		{"", vdb, false},
 		{"vdb", vdb, false},

@@ -58,17 +58,10 @@ func OpenMount(path string, dev disk.Dev) (*os.File, error) {
 	var st unix.Stat_t
 	err = unix.Fstat(int(dir.Fd()), &st)
 	if found := (disk.Dev{Major: unix.Major(uint64(st.Dev)), Minor: unix.Minor(uint64(st.Dev))}); err == nil && found != dev {
-		err = &otherError{found, dev}
+		err = fmt.Errorf("expected the device %s there, but the device %s is mounted", dev, found)
 	}
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
 	return dir, nil
-}
-
-// otherError reports that a device other than the expected device is mounted at a path.
-type otherError struct{ found, want disk.Dev }
-
-func (e *otherError) Error() string {
-	return fmt.Sprintf("expected the device %s there, but the device %s is mounted", e.want, e.found)
 }

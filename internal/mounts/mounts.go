@@ -30,10 +30,17 @@ const (
 	ownTablePath = "/proc/self/mountinfo"
 )
 
-// maxLine is the maximum length in bytes of a line of the mount table. Longer lines are truncated. Usually, only the
-// filesystem options at the end of a line make a line so long, because overlayfs lists its layers in these options. The
-// reader of package mountinfo fails on lines of 64 KiB or more.
-const maxLine = 32 << 10
+const (
+	// maxLine is the maximum length in bytes of a line of the mount table. The reader of package mountinfo fails on
+	// lines of 64 KiB or more.
+	maxLine = 60 << 10
+	// maxField is the maximum length in bytes of a field of a line, except the mount point. overlayfs lists its layers
+	// in the last field. A pod can move a mounted directory to a long path.
+	maxField = 8 << 10
+	// maxPoint is the maximum length in bytes of a mount point, with its octal escapes. A longer path is too long for
+	// every system call, even after it is shortened. A shortened path is therefore never taken for another path.
+	maxPoint = 4 * 4096
+)
 
 // Tree reads the mount table once, like Reader.Tree.
 func Tree(root string) ([]Mount, error) { return new(Reader).Tree(root) }
@@ -190,8 +197,8 @@ func ReadTable(name string) ([]Mount, error) {
 	return tree, err
 }
 
-// boundLines reads a mount table and cuts lines that are too long. boundLines also checks the device numbers, because
-// package mountinfo reads an invalid number as 0.
+// boundLines reads a mount table and shortens fields and lines that are too long. boundLines also checks the device
+// numbers, because package mountinfo reads an invalid number as 0.
 func boundLines(r io.Reader) (io.Reader, error) {
 	var out bytes.Buffer
 	// The buffer keeps the small default size, because each read of a mount table allocates a new buffer. When hotmount
@@ -212,16 +219,38 @@ func boundLines(r io.Reader) (io.Reader, error) {
 		if dev, err := disk.ParseDev(string(fields[2])); err != nil || max(dev.Major, dev.Minor) > math.MaxInt32 {
 			return nil, fmt.Errorf("cannot parse device number %q", disk.Visible(string(fields[2])))
 		}
-		out.Write(line)
-		for length := len(line); long; length += len(line) {
+		short := shortLine{out: &out}
+		for short.add(line); long; short.add(line) {
 			if line, long, err = lines.ReadLine(); err != nil && !errors.Is(err, io.EOF) {
 				return nil, err
 			}
-			if length+len(line) <= maxLine {
-				out.Write(line)
-			}
 		}
 		out.WriteByte('\n')
+	}
+}
+
+// shortLine writes one line of the mount table to a buffer, and leaves out the end of each field that is too long.
+type shortLine struct {
+	out *bytes.Buffer
+	// The field `number` is the number of fields before the current field, and `length` is the length of the current
+	// field. The field `written` is the number of bytes that the buffer already contains.
+	number, length, written int
+}
+
+// The method `add` writes a part of the line.
+func (l *shortLine) add(part []byte) {
+	for _, c := range part {
+		if l.length++; c == ' ' {
+			l.number, l.length = l.number+1, 0
+		}
+		limit := maxField
+		if l.number == 4 {
+			limit = maxPoint
+		}
+		if l.length <= limit && l.written < maxLine {
+			l.out.WriteByte(c)
+			l.written++
+		}
 	}
 }
 

@@ -92,20 +92,40 @@ func TestParseTree(t *testing.T) {
 	}
 }
 
+// TestLongLines checks that no field of a line makes the mount table unreadable, whatever the length of the field. A pod
+// can rename directories so that the root directory or the mount point of a mount gets a long path.
 func TestLongLines(t *testing.T) {
-	for _, length := range []int{4 << 10, maxLine - 200, maxLine, 60 << 10, 64 << 10, 64<<10 + 1, 1 << 20} {
-		overlay := "95 27 0:50 / /merged rw - overlay overlay rw,lowerdir=" + strings.Repeat("/l:", length/3)
-		for _, text := range []string{overlay + "\n" + debian, debian + overlay + "\n", debian + overlay} {
-			got, err := ParseTree(strings.NewReader(text))
-			if err != nil {
-				t.Fatalf("%d bytes: %v", length, err)
-			}
-			var paths []string
-			for _, m := range got {
-				paths = append(paths, m.Path)
-			}
-			if len(got) != len(table)+1 || !strings.Contains(strings.Join(paths, "\n"), "/merged") {
-				t.Errorf("%d bytes: %q", length, paths)
+	for _, length := range []int{4 << 10, 32 << 10, maxLine - 200, maxLine, 60 << 10, 64 << 10, 64<<10 + 1, 1 << 20} {
+		path := strings.Repeat("/"+strings.Repeat(`\134`, 250), length/1001+1)
+		for name, line := range map[string]string{
+			"options":     "95 27 254:16 / /merged rw shared:7 - overlay /dev/vdb rw,lowerdir=" + strings.Repeat("/l:", length/3),
+			"spaces":      "95 27 254:16 / /merged rw shared:7 - overlay /dev/vdb rw" + strings.Repeat(" ", length),
+			"root":        "95 27 254:16 " + path + " /merged rw shared:7 - overlay /dev/vdb rw",
+			"mount point": "95 27 254:16 / " + path + " rw shared:7 - overlay /dev/vdb rw",
+			"every field": "95 27 254:16 " + path + " " + path + " rw shared:7 - fuse." + path + " " + path + " rw," + path,
+		} {
+			for _, text := range []string{line + "\n" + debian, debian + line + "\n", debian + line} {
+				got, err := ParseTree(strings.NewReader(text))
+				if err != nil {
+					t.Fatalf("%s: %d bytes: %.1000v", name, length, err)
+				}
+				i := slices.IndexFunc(got, func(m Mount) bool { return m.ID == 95 })
+				if len(got) != len(table)+1 || i < 0 {
+					t.Fatalf("%s: %d bytes: %d mounts, at %d", name, length, len(got), i)
+				}
+				m := got[i]
+				if m.Parent != 27 || m.Shared != 7 || m.Dev != (disk.Dev{Major: 254, Minor: 16}) || m.Options != "rw" || !strings.HasPrefix(m.SuperOptions, "rw") {
+					t.Errorf("%s: %d bytes: wrong fields", name, length)
+				}
+				if name != "every field" && (m.Type != "overlay" || m.Source != "/dev/vdb") {
+					t.Errorf("%s: %d bytes: the type is %q, and the source is %q", name, length, m.Type, m.Source)
+				}
+				// A path that the kernel accepts in a system call must stay whole. A shortened path must stay too long
+				// for the kernel.
+				whole := strings.ReplaceAll(path, `\134`, `\`)
+				if strings.HasPrefix(m.Path, "/\\") && m.Path != whole && len(m.Path) < 4096 {
+					t.Errorf("%s: %d bytes: a mount point of %d bytes was cut to %d bytes", name, length, len(whole), len(m.Path))
+				}
 			}
 		}
 	}
@@ -120,7 +140,7 @@ func TestTableFails(t *testing.T) {
 		"too large a number":   "27 1 4294967295:1 / / rw shared:1 - ext4 /dev/vda1 rw\n",
 		"no separator":         "27 1 254:1 / / rw shared:1 ext4 /dev/vda1 rw x y z\n",
 		"cut":                  "27 1 254:1 / / rw\n",
-		"a path without end":   "27 1 254:1 / /" + strings.Repeat("x", 1<<20) + " rw shared:1 - ext4 /dev/vda1 rw\n",
+		"a line without end":   "27 1 254:1 / /" + strings.Repeat("x", 1<<20),
 		"one bad line of many": debian + "x\n",
 	} {
 		got, err := ParseTree(strings.NewReader(text))

@@ -34,8 +34,8 @@ const propagationHolds = time.Second
 
 // Tree returns PID 1's mount table (proc_pid_mountinfo(5)). The argument `root` is the directory that contains proc. For
 // the live system, root is "" or "/". The mounts are in the kernel's order: the later of two mounts at one path is on
-// top. If the SuperOptions of a mount make a line longer than maxLine, they are truncated. The caller must not change
-// the returned slice, which Reader keeps.
+// top. In each Mount, a text longer than maxField or maxPoint lacks its end. The caller must not change the returned
+// slice, which Reader keeps.
 //
 // The kernel does not report some changes of the mount table (see changed()). If the kernel does not report a change,
 // the result of Tree lacks this change until the next reported change, or until ForceReread.

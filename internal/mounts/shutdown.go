@@ -26,8 +26,9 @@ const (
 // Linux before 6.6 may write the log only after half a minute. All changes that programs make until then are lost.
 //
 // ShutDown returns nil if the device is not mounted anywhere. ShutDown returns an error if the device still exists and
-// its mounted filesystem is not yet shut down. ShutDown reads nothing from the disk. ShutDown may block if the path of a
-// mount in a container leads to a dead file server.
+// its mounted filesystem is not yet shut down. ShutDown also returns an error if other mounts cover each mount of the
+// filesystem. ShutDown reads nothing from the disk. ShutDown may block if the path of a mount in a container leads to a
+// dead file server.
 func ShutDown(root string, dev disk.Dev) error {
 	if err := shutDownAll(root, dev); err != nil {
 		return fmt.Errorf("cannot shut down the filesystem of %s: %w", dev, err)
@@ -50,7 +51,10 @@ func shutDownAll(root string, dev disk.Dev) error {
 	if err != nil {
 		return errors.Join(errs, err)
 	}
-	for _, n := range all[1:] {
+	// The first attempt may have failed because somebody has just unmounted the filesystem. The second attempt uses the
+	// new mount table of the host.
+	errs = nil
+	for _, n := range all {
 		down, err := shutDownBy(n.root, root, n.mounts, dev)
 		if down {
 			return nil
@@ -68,12 +72,11 @@ func shutDownBy(base, root string, table []Mount, dev disk.Dev) (down bool, err 
 			// The path of a mount in a container can lead anywhere, so shutDown checks the device of the directory that
 			// it opens.
 			one := shutDown(filepath.Join(base, m.Path), root, dev)
-			var other *otherError
-			switch {
-			case one == nil:
+			if one == nil {
 				return true, nil
-			case ProcessEnded(one), errors.As(one, &other):
-				continue // the filesystem is no longer mounted at this path
+			}
+			if _, ended := os.Stat(base); ProcessEnded(ended) {
+				return false, err // the mount namespace may be gone
 			}
 			err = errors.Join(err, errors.New(disk.Visible("by "+m.Path+": "+one.Error())))
 		}

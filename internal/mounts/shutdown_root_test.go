@@ -60,8 +60,19 @@ func TestShutDown(t *testing.T) {
 			}
 			other := disk.Dev{Major: dev.Major, Minor: dev.Minor + 1}
 			process(t, root, "77", map[string]string{"mountinfo": line(other, "/disk")}, nil)
-			if err := ShutDown(root, other); err != nil {
+			// Another mount covers the mount of the removed device, at its path or above.
+			if err := ShutDown(root, other); err == nil || !strings.Contains(err.Error(), "by /disk: expected the device "+other.String()) {
 				t.Errorf("another device's filesystem: %v", err)
+			}
+			process(t, root, "77", map[string]string{"mountinfo": line(other, "/disk/below")}, nil)
+			if err := ShutDown(root, other); err == nil || !strings.Contains(err.Error(), "by /disk/below: ") {
+				t.Errorf("below another device's filesystem: %v", err)
+			}
+			// The process whose mount table lists the filesystem has ended, and its mount namespace may be gone.
+			process(t, root, "78", map[string]string{"mountinfo": line(other, "/gone")}, map[string]string{"ns/mnt": "mnt:[3]", "root": filepath.Join(root, "nowhere")})
+			process(t, root, "77", map[string]string{"mountinfo": line(dev, "/disk")}, nil)
+			if err := ShutDown(root, other); err != nil {
+				t.Errorf("mounted only in an ended process's namespace: %v", err)
 			}
 			if err := write(); err != nil {
 				t.Fatal(err)

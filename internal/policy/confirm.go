@@ -3,18 +3,18 @@ package policy
 import "hotmount/internal/disk"
 
 // Confirmable reports whether the token of `hotmount format` may be used to overwrite the disk. The disk must be
-// refused or held by a rule with byToken, or its filesystem must have failed to mount. The disk's class must be a class
-// that would format the disk if the disk were blank. If the disk is held because it may belong to somebody else, the
-// operator must accept the disk first. The disk must not be a second path to a disk in use. Without multipathd, the
-// kernel does not prevent writes through the second path. If Confirmable reports false, the returned decision shows
-// why.
+// refused or held by a rule with byToken, or its filesystem must have failed to mount. A half-made filesystem of a type
+// that the class does not make may also be overwritten. The disk's class must be a class that would format the disk if
+// the disk were blank. If the disk is held because it may belong to somebody else, the operator must accept the disk
+// first. The disk must not be a second path to a disk in use. Without multipathd, the kernel does not prevent writes
+// through the second path. If Confirmable reports false, the returned decision shows why.
 //
 // The token of `hotmount format` is valid even if somebody unmounted or released the disk.
 func Confirmable(f *disk.Facts, c *disk.Content, s *disk.Settings) (disk.Decision, bool) {
 	d := Decide(f, c, s)
 	at, r := decide(inputOf(f, c, s), byRetry)
 	unmountable := at.Action == disk.Mount && f.Standing.MountFailure != ""
-	if r.lift&byToken == 0 && !unmountable {
+	if r.lift&byToken == 0 && !unmountable && at.Reason != disk.ReasonNoCreate {
 		return d, false
 	}
 	// The content of a block volume belongs to the user of the volume. If f is a partition of a block volume or is

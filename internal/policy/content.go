@@ -43,7 +43,8 @@ var giving = []rule{{
 			return held(w.f)
 		}
 		if readData(w.f) {
-			return visible(strings.Join(w.f.Standing.Verdict.Content.Evidence, "; "))
+			what, id := w.f.TypeAndID(&w.f.Standing.Verdict.Content)
+			return visible(strings.TrimSpace(what + " " + id))
 		}
 		return sighted(w.f.Standing.Noted)
 	},
@@ -54,7 +55,7 @@ var giving = []rule{{
 		return in.f.Standing.Given == nil && stillMissing(in.f, in.f.Standing.FormerSerial, disk.ReasonFormerSerial)
 	},
 	names:     func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
-	condition: "no data that a disk with the same serial or WWN held is missing", means: "the disk looks blank, but a disk with the same serial or WWN held data",
+	condition: "no data is missing that was on a disk with the same serial or WWN", means: "the disk looks blank, but a disk with the same serial or WWN held data",
 	found:  func(w *wording) string { return sighted(w.f.Standing.FormerSerial) },
 	remedy: giveUp,
 }}

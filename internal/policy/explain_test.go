@@ -86,8 +86,27 @@ func TestConditionsTellOfAccepts(t *testing.T) {
 			f.Standing.Accepted = word(disk.ReasonFormerSerial, otherUUID)
 		}
 		for _, cond := range Conditions(f, proven(disk.Unread), s, Select(f, s)) {
-			if former := strings.HasPrefix(cond.Wanted, "no data that a disk with the same serial or WWN held is missing, or the disk was accepted"); former && (cond.Held != accepted || strings.HasSuffix(cond.Found, "; accepted") != accepted) || !former && strings.Contains(cond.Found, "accepted") {
+			if former := strings.HasPrefix(cond.Wanted, "no data is missing that was on a disk with the same serial or WWN, or the disk was accepted"); former && (cond.Held != accepted || strings.HasSuffix(cond.Found, "; accepted") != accepted) || !former && strings.Contains(cond.Found, "accepted") {
 				t.Errorf("%+v", cond)
+			}
+		}
+	}
+}
+
+// TestConditionsOfAFilesystem checks the conditions for a disk with a filesystem. An accept of a hold names the
+// filesystem, and the condition of this hold must be met. A use must be no problem for a volume of this node.
+func TestConditionsOfAFilesystem(t *testing.T) {
+	for name, put := range map[string]func(*disk.Facts){
+		"a driver, accepted": func(f *disk.Facts) { driven(f); f.Standing.Accepted = word(disk.ReasonCSI, uuid) },
+		"a use, accepted":    func(f *disk.Facts) { used(f); f.Standing.Accepted = word(disk.ReasonUsed, uuid) },
+		"a used volume":      func(f *disk.Facts) { used(f); f.Standing.Volume = &disk.Sighting{UUID: uuid} },
+	} {
+		f, s := blankDisk(), settings()
+		put(f)
+		all := Conditions(f, xfs(), s, Select(f, s))
+		for _, cond := range all[:len(all)-1] { // the last condition is that the disk is blank
+			if !cond.Held {
+				t.Errorf("%s: %+v", name, cond)
 			}
 		}
 	}

@@ -23,7 +23,7 @@ var formattable = []rule{{
 	},
 	remedy: wipe,
 }, {
-	reason: disk.ReasonNoCreate, action: disk.Refuse, situations: blank, lift: byToken,
+	reason: disk.ReasonNoCreate, action: disk.Refuse, situations: blank,
 	when:      func(in input) bool { return !creates(in.class, in.c) },
 	condition: "the disk's class makes filesystems on blank disks", means: "no filesystem was found on the disk, and the disk's class makes no filesystems",
 	found: func(w *wording) string { return "create: " + w.class.Create },
@@ -77,7 +77,7 @@ var formattable = []rule{{
 	condition: "formatting is switched on",
 	found: func(w *wording) string {
 		why, _, _ := strings.Cut(w.f.Standing.Formatting, disk.Helps)
-		return cmp.Or(why, say("format: %v in the configuration", w.s.Format))
+		return cmp.Or(disk.OneLine(why), say("format: %v in the configuration", w.s.Format))
 	},
 	means:  "hotmount formats no disk",
 	remedy: formatOffRemedy,
@@ -131,14 +131,14 @@ var formattable = []rule{{
 	reason: disk.ReasonFormerSerial, action: disk.Hold, situations: blank, lift: byAccept,
 	when:      func(in input) bool { return missing(in, in.f.Standing.FormerSerial, disk.ReasonFormerSerial) },
 	names:     func(in input) (string, string) { return in.f.Standing.FormerSerial.UUID, "" },
-	condition: "no data that a disk with the same serial or WWN held is missing",
+	condition: "no data is missing that was on a disk with the same serial or WWN",
 }, {
 	reason: disk.ReasonFormerSlot, action: disk.Hold, situations: blank, lift: byAccept, givesUp: true, kind: HoldData, peers: atItsSlot,
 	when: func(in input) bool {
 		return in.f.Moved == nil && missing(in, in.f.Standing.FormerSlot, disk.ReasonFormerSlot)
 	},
 	names:     func(in input) (string, string) { return in.f.Standing.FormerSlot.UUID, "" },
-	condition: "no data that a disk in the same slot held before a reboot is missing", means: "the disk looks blank, but a disk in the same slot held data before a reboot, and this data is missing now",
+	condition: "no data is missing that was on a disk in the same slot before a reboot", means: "the disk looks blank, but a disk in the same slot held data before a reboot, and this data is missing now",
 	found:  inItsSlot,
 	remedy: giveUp,
 }, {
@@ -147,7 +147,7 @@ var formattable = []rule{{
 	when:      func(in input) bool { return braked(in) && !in.f.Standing.Lifted(disk.ReasonBrake, "") },
 	condition: "fewer disks than format_limit were formatted within format_period",
 	found: func(w *wording) string {
-		return say("at most %d formats within %s; formats in the last %[2]s: %[3]d", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
+		return say("at most %d formats within %s; now: %[3]d formats in the last %[2]s", w.s.FormatLimit, w.s.FormatPeriod, recent(w.f, w.s))
 	},
 	means: "the limit of formats (format_limit) was already reached when hotmount found the disk",
 	remedy: func(w *wording) string {

@@ -33,7 +33,7 @@ var equivalent = map[string]string{
 // condition. The texts in the table stay unchanged.
 type mutator struct {
 	source  []byte
-	table   bool   // whether to mutate only the fields when and lift of rules
+	table   bool   // whether to mutate only the fields `when` and `lift` of rules
 	seenBy  string // the tests that check the source
 	inserts []insert
 	texts   []string // the text of each condition, by number

@@ -115,12 +115,12 @@ func Intent(f *disk.Facts, c *disk.Content) *disk.Intent {
 	return f.Standing.Intent
 }
 
-// begunOn reports whether the unfinished format in the disk's record (Standing.Intent) began on the peer. The record of
-// an unfinished format can match several disks. If the format began on the peer, hotmount finishes the format on the
-// peer and not on this disk.
+// begunOn reports whether the unfinished format in the disk's record (Standing.Intent) began on the peer in this boot.
+// The record of an unfinished format can match several disks. If the format began on the peer, hotmount finishes the
+// format on the peer and not on this disk.
 func begunOn(f *disk.Facts, p *disk.Peer) bool {
 	i := f.Standing.Intent
-	return i != nil && i.Identity.Seq == p.Seq
+	return i != nil && i.Attached && i.Identity.Seq == p.Seq
 }
 
 // nextInSlot reports whether the intent is for an earlier disk in this disk's slot. The result is true only under three
@@ -265,7 +265,7 @@ func isVolume(in input) bool {
 	if in.situation == raw {
 		return in.f.Standing.Given != nil
 	}
-	return in.situation == filesystem && onRecord(in) && !copied(in)
+	return in.c.Kind == disk.Filesystem && onRecord(in) && !copied(in)
 }
 
 // onRecord reports whether this node has mounted or made the filesystem.

@@ -201,7 +201,7 @@ func wwn(seq uint64, holds string) func(*disk.Facts) {
 func begunBy(seq uint64, put func(*disk.Facts)) func(*disk.Facts) {
 	return func(f *disk.Facts) {
 		put(f)
-		f.Standing.Intent = &disk.Intent{UUID: uuid, Identity: disk.Identity{Seq: seq}}
+		f.Standing.Intent = &disk.Intent{UUID: uuid, Identity: disk.Identity{Seq: seq}, Attached: true}
 	}
 }
 
@@ -698,6 +698,10 @@ func TestDecide(t *testing.T) {
 		{"first of a serial, and its format did not finish", begunBy(12, func(f *disk.Facts) { f.SameSerial = []disk.Peer{{ID: disk.ID{Seq: 13}}} }), &disk.Content{Kind: disk.Unread}, nil, disk.Prove, disk.ReasonIntent},
 		{"second of a WWN", wwn(11, ""), proven(disk.Unread), nil, disk.Hold, disk.ReasonSameWWN},
 		{"second of a WWN, proven blank", wwn(11, ""), proven(disk.Blank), nil, disk.Hold, disk.ReasonSameWWN},
+		{"a format of an earlier boot, and by chance its number", func(f *disk.Facts) {
+			begunBy(13, wwn(13, ""))(f)
+			f.Standing.Intent.Attached = false
+		}, &disk.Content{Kind: disk.Unread}, nil, disk.Prove, disk.ReasonIntent},
 		{"second of a WWN that is being formatted", begunBy(11, wwn(11, "")), &disk.Content{Kind: disk.Unread}, nil, disk.Hold, disk.ReasonSameWWN},
 		{"the WWN of a later disk that is being formatted", begunBy(13, wwn(13, "")), &disk.Content{Kind: disk.Unread}, nil, disk.Hold, disk.ReasonSameWWN},
 		{"second of a WWN, accepted", func(f *disk.Facts) {
@@ -1202,6 +1206,29 @@ func TestWordsOfARemedy(t *testing.T) {
 		}
 		if _, next := Words(f, tt.c, s, Decide(f, tt.c, s)); !strings.HasSuffix(next, tt.want) {
 			t.Errorf("%s: %q", name, next)
+		}
+	}
+}
+
+// TestWordsHideBytes checks that no message quotes bytes of the disk, or contains an unprintable character.
+func TestWordsHideBytes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		put    func(*disk.Facts)
+		config func(*disk.Settings)
+		c      *disk.Content
+		want   string
+	}{
+		"records lost":      {func(f *disk.Facts) { f.Standing.Formatting = "a\x1bb" }, nil, proven(disk.Blank), "hotmount formats no disk: a\ufffdb"},
+		"read as data":      {readAs(disk.Unknown), block, proven(disk.Unknown), "a pod that uses the disk as a block volume would overwrite the data on the disk: unknown content"},
+		"read as something": {func(f *disk.Facts) { readAs(disk.Other)(f); f.Standing.Verdict.Content.Type = "LVM2_member" }, block, proven(disk.Unknown), "a pod that uses the disk as a block volume would overwrite the data on the disk: LVM2_member"},
+	} {
+		f, s := blankDisk(), settings()
+		tt.put(f)
+		if tt.config != nil {
+			tt.config(s)
+		}
+		if why, _ := Words(f, tt.c, s, Decide(f, tt.c, s)); why != tt.want {
+			t.Errorf("%s: %q", name, why)
 		}
 	}
 }
@@ -1843,7 +1870,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 			lifted := slices.ContainsFunc(accepted, func(w disk.Word) bool { return slices.Contains(cond.lift, w) }) || s.FormatPresent && (cond.reason == disk.ReasonPresent || cond.reason == disk.ReasonNewMachine)
 			switch cond.reason {
 			case disk.ReasonHalfMade, disk.ReasonUnread, disk.ReasonOther, disk.ReasonUnknown, disk.ReasonFilesystem, disk.ReasonType, disk.ReasonTwin, disk.ReasonIntent, disk.ReasonShared, disk.ReasonOverwrite, disk.ReasonTorn, disk.ReasonDisturbed, disk.ReasonShrunk, disk.ReasonFormerBlock, disk.ReasonOtherClass, disk.ReasonNotAdopted:
-				continue // several conditions set the content, and only the last of them counts
+				continue // several conditions set the content, and the last of these conditions determines it
 			case disk.ReasonBefore, disk.ReasonFormerSerial, disk.ReasonFormerSlot:
 				if halfMade {
 					continue // the operator gave up the missing content when the format began
@@ -1858,7 +1885,7 @@ func TestAnyConditionBlocksFormat(t *testing.T) {
 				}
 			case disk.ReasonSameSerial:
 				if slices.ContainsFunc(chosen[n+1:], func(i int) bool { return conditions[i].reason == cond.reason }) {
-					continue // several conditions set f.SameSerial, and only the last of these conditions counts
+					continue // several conditions set f.SameSerial, and the last of these conditions determines it
 				}
 			}
 			want = want && lifted

@@ -22,6 +22,9 @@ func TestEachReasonHasItsRow(t *testing.T) {
 	rows := map[disk.Reason]int{}
 	for _, e := range Reasons() {
 		rows[e.Reason]++
+		if e.Token && e.Reason == disk.ReasonNoCreate {
+			t.Errorf("a token for a class that makes no filesystems: %+v", e)
+		}
 		kinds := []Hold{HoldPresent, HoldData, HoldIdentity, HoldUser, HoldOperator}
 		if slices.Contains(kinds, e.Hold) != (e.Action == disk.Hold) {
 			t.Errorf("%s (%s) is of kind %q", e.Reason, e.Action, e.Hold)

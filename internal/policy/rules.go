@@ -162,9 +162,9 @@ func atItsSlot(*disk.Facts) []disk.Peer { return nil }
 func theFilesystem(in input) (uuid, fstype string) { return in.c.UUID, in.c.Type }
 
 // theContent returns the filesystem on the disk. If the disk may be blank, the results are empty, even if the disk
-// holds a filesystem that this node began to make.
+// holds a filesystem that this node began to make. Conditions also uses the situation `blank` for other content.
 func theContent(in input) (uuid, fstype string) {
-	if in.situation == blank {
+	if in.situation == blank && in.c.Kind != disk.Filesystem {
 		return "", ""
 	}
 	return theFilesystem(in)

@@ -27,6 +27,11 @@ func Trim(f *disk.Facts, d disk.Decision, s *disk.Settings, r disk.Running, sinc
 		return false, "the kernel refuses writes to the disk"
 	case !f.Discards:
 		return false, "the disk does not support discard (attach the disk with discard='unmap')"
+	case f.Lost() != nil:
+		return false, "a disk below this device is gone"
+	case coveredBy(f, class) != "":
+		// fstrim(8) would open the covering filesystem, which may never answer.
+		return false, "another mount covers the disk's mount"
 	case d.Reason == disk.ReasonShrunk:
 		return false, "the disk has shrunk"
 	case f.Fault != "":

@@ -33,6 +33,12 @@ func TestTrim(t *testing.T) {
 			f.Fault = "the kernel has counted errors in the ext4 filesystem"
 		}, day, -1, false},
 		{"with a fault, shrunk", func(f *disk.Facts, _ *disk.Settings) { f.Geometry, f.Fault = grown(6<<30), "shut down" }, day, -1, false},
+		{"without a disk below it", func(f *disk.Facts, _ *disk.Settings) {
+			f.Below = []disk.Underlying{{Name: "vdc", Gone: true}}
+		}, day, -1, false},
+		{"under another mount", func(f *disk.Facts, _ *disk.Settings) {
+			f.Mounts[0].Covered, f.Mounts[0].CoveredBy = true, "/mnt"
+		}, day, -1, false},
 		{"shrunk", func(f *disk.Facts, _ *disk.Settings) { f.Geometry = grown(6 << 30) }, day, -1, false},
 		{"the slot of an unfinished format", func(f *disk.Facts, _ *disk.Settings) {
 			f.Standing.Intent, f.Standing.IntentBySlot, f.Standing.Volume = &disk.Intent{UUID: otherUUID}, true, &disk.Sighting{UUID: uuid}

@@ -94,7 +94,7 @@ func Asks(f *disk.Facts, c *disk.Content, d disk.Decision) bool {
 	case disk.Mount:
 		return !volume
 	case disk.Refuse, disk.Hold:
-		return !volume && (ruleOf(d.Reason).lift&byToken != 0 || d.Reason == disk.ReasonPartition)
+		return !volume && (ruleOf(d.Reason).lift&byToken != 0 || d.Reason == disk.ReasonPartition || d.Reason == disk.ReasonNoCreate)
 	case disk.Link, disk.Prove, disk.Format:
 		return true
 	}

@@ -142,6 +142,7 @@ func TestAsks(t *testing.T) {
 		"to be given out":           {others(nil), proven(disk.Unread), block, true},
 		"given out before":          {others(func(f *disk.Facts) { f.Standing.Given = &disk.Given{Serial: "S1", Size: f.Size} }), proven(disk.Unread), block, false},
 		"refused":                   {others(nil), proven(disk.Other), nil, true},
+		"creates nothing":           {others(nil), proven(disk.Blank), func(s *disk.Settings) { s.Classes[0].Create = "none" }, true},
 		"refused, no others":        {func(*disk.Facts) {}, proven(disk.Other), nil, false},
 		"partitions":                {others(func(f *disk.Facts) { f.Partitions = []string{"vdb1"} }), proven(disk.Other), nil, true},
 		"a partition, blank":        {others(part), proven(disk.Blank), parts, true},

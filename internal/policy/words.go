@@ -117,12 +117,12 @@ func held(f *disk.Facts) string {
 	return "something that udev does not name"
 }
 
-// sighted describes content that lay on a disk earlier.
+// sighted describes content that lay on a disk earlier, and the time of the last record of this content.
 func sighted(l *disk.Sighting) string {
 	if l == nil {
 		return ""
 	}
-	return say("%s (last seen %s)", visible(strings.TrimSpace(l.Type+" "+l.UUID)), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
+	return say("%s (recorded %s)", visible(strings.TrimSpace(l.Type+" "+l.UUID)), l.Mounted.UTC().Format("2006-01-02 15:04 MST"))
 }
 
 // sightedOn describes the disk from which the filesystem was mounted, and the time of the mount.

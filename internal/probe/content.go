@@ -217,6 +217,8 @@ func (f *Finding) Evidence() []string {
 			what = "looks like a file of the format " + f.File
 		}
 		return []string{"not blank: " + what, fmt.Sprintf("byte %d: % x", f.Offset, f.Bytes)}
+	case f.Own > 0 && f.Plan == Unsigned:
+		return []string{fmt.Sprintf("read %s of %s; the first %s contain only zeros and what hotmount's unfinished format wrote (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), disk.HumanSize(unsigned), f.Plan)}
 	case f.Own > 0:
 		return []string{fmt.Sprintf("read %s of %s: all bytes are zero, except %s that hotmount's unfinished format wrote (%s)", disk.HumanSize(f.Read), disk.HumanSize(f.Size), disk.HumanSize(f.Own), f.Plan)}
 	case f.Plan == Unsigned:

@@ -230,9 +230,10 @@ func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 		return 0, false, err
 	}
 	defer buf.free()
+	// The inode of the root directory is the second inode. An inode fits into a block, but may fill it.
 	at, err := super.inodes(r, buf)
 	if err == nil {
-		err = readFull(r, buf, at)
+		err = readFull(r, buf, at+uint64(super.inode/block*block))
 	}
 	if err != nil {
 		return 0, false, err
@@ -242,9 +243,9 @@ func Ext4Root(r io.ReaderAt, uuid string) (mode uint16, used bool, err error) {
 		kind      = 0xf000 // S_IFMT
 		directory = 0x4000 // S_IFDIR
 	)
-	inode := buf[super.inode:][:super.inode]
+	inode := buf[super.inode%block:][:super.inode]
 	if mode = binary.LittleEndian.Uint16(inode); mode&kind != directory || !super.isInode(number, inode) {
-		return 0, false, fmt.Errorf("cannot use the inode of the root directory: mode %#o, or its checksum is wrong", mode)
+		return 0, false, fmt.Errorf("cannot use the inode of the root directory: its mode (%#o) or its checksum is wrong", mode)
 	}
 	return mode &^ kind, super.used, nil
 }

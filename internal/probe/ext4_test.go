@@ -119,7 +119,7 @@ func TestExt4Root(t *testing.T) {
 		"set_inode_field <1> mode 042770":  {mode: 0o755},
 		"set_super_value mtime now":        {mode: 0o755, used: true},
 		"set_super_value mnt_count 1":      {mode: 0o755, used: true},
-		"set_inode_field <2> mode 0100644": {err: "mode 0100644"},
+		"set_inode_field <2> mode 0100644": {err: "its mode (0100644) or its checksum is wrong"},
 		"set_super_value uuid " + madeUUID: {err: "the disk holds the ext4 filesystem " + madeUUID},
 	} {
 		f := madeExt4(t, size, ownUUID, when)
@@ -128,6 +128,12 @@ func TestExt4Root(t *testing.T) {
 		if mode != want.mode || used != want.used || (err == nil) != (want.err == "") || err != nil && !strings.Contains(err.Error(), want.err) {
 			t.Errorf("%s: mode %#o, used %v, error %v", request, mode, used, err)
 		}
+	}
+	// An inode of 4096 bytes fills a block, so the inode of the root directory is in the second block.
+	large := madeExt4(t, size, ownUUID, when, "-I", "4096")
+	debugfs(large, "set_inode_field <2> mode 042770")
+	if mode, _, err := Ext4Root(large, ownUUID); mode != 0o2770 || err != nil {
+		t.Errorf("large inodes: mode %#o, error %v", mode, err)
 	}
 	f := madeExt4(t, size, ownUUID, when)
 	super, err := readExt4(f)
@@ -254,9 +260,15 @@ type zeroReader struct{}
 
 func (zeroReader) ReadAt(b []byte, _ int64) (int, error) { clear(b); return len(b), nil }
 
-// FuzzParseExt4 checks that no superblock makes IsWholeExt4 panic or return nil.
+// FuzzParseExt4 checks that no superblock makes IsWholeExt4 panic or return nil. No superblock may make Ext4Root panic.
 func FuzzParseExt4(f *testing.F) {
 	f.Add(make([]byte, superSize))
+	// This superblock has blocks and inodes of 4096 bytes.
+	large := make([]byte, superSize)
+	for at, field := range map[int]uint32{0x04: 8, 0x18: 2, 0x20: 8, 0x28: 8, 0x58: block, 0x64: csum | sparseSuper} {
+		binary.LittleEndian.PutUint32(large[at:], field)
+	}
+	f.Add(large)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) < superSize {
 			return
@@ -267,6 +279,9 @@ func FuzzParseExt4(f *testing.F) {
 		image := append(append(make([]byte, superSize), b...), make([]byte, block)...)
 		if err := IsWholeExt4(bytes.NewReader(image), ownUUID); err == nil {
 			t.Error("whole")
+		}
+		if super, err := parseExt4(b); err == nil {
+			_, _, _ = Ext4Root(bytes.NewReader(append(image, make([]byte, 2*block)...)), super.uuid)
 		}
 	})
 }

@@ -120,7 +120,7 @@ func (f *Finding) Zero() bool { return f.clean() && f.Own == 0 }
 // The method `clean` reports whether the scan finished and every examined byte was zero or part of Source.Own.
 func (f *Finding) clean() bool { return f.Size != 0 && len(f.Bytes) == 0 }
 
-// ReadError is the error of a read: the disk did not return the byte at Offset.
+// ReadError is the error of a read: the disk did not return the byte at Offset, or memory was lacking (Offset is 0).
 type ReadError struct {
 	Offset uint64
 	Err    error
@@ -472,7 +472,7 @@ type buffer []byte
 func alignedBuffer(size int) (buffer, error) {
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
-		return nil, fmt.Errorf("cannot allocate %d bytes: %w", size, err)
+		return nil, &ReadError{Err: fmt.Errorf("cannot allocate %d bytes: %w", size, err)}
 	}
 	return b, nil
 }

@@ -16,6 +16,7 @@ import (
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
 
@@ -181,8 +182,22 @@ func TestScanEvidence(t *testing.T) {
 			t.Error(diff)
 		}
 	}
+	half := Finding{Plan: Unsigned, Size: tib, Read: 32 * mib, Own: 4 * kib}
+	if diff := cmp.Diff([]string{"read 32 MiB of 1 TiB; the first 4 KiB contain only zeros and what hotmount's unfinished format wrote (unsigned)"}, half.Evidence()); diff != "" {
+		t.Error(diff)
+	}
 	if lines := (&Finding{}).Evidence(); lines != nil || (&Finding{}).Zero() {
 		t.Errorf("no scan, but evidence %q", lines)
+	}
+}
+
+// TestNoMemory checks that a lack of memory is the error of a read. An error of any other kind would mean that the disk
+// holds a damaged superblock.
+func TestNoMemory(t *testing.T) {
+	_, err := alignedBuffer(1 << 62)
+	var unread *ReadError
+	if !errors.As(err, &unread) || !errors.Is(err, unix.ENOMEM) {
+		t.Errorf("error %v", err)
 	}
 }
 

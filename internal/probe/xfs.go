@@ -34,8 +34,8 @@ func (s *XFSSuper) unfinished() bool { return s != nil && s.InProgress }
 var ErrNoXFS = errors.New("no XFS superblock")
 
 // ReadXFS reads the XFS superblock at the start of the disk. The error is ErrNoXFS if the disk has no XFS superblock,
-// and a *ReadError if the disk could not be read. Any other error of ReadXFS means an unusable superblock with the
-// right magic number, or a lack of memory.
+// and a *ReadError if the disk could not be read or memory was lacking. Any other error of ReadXFS means an unusable
+// superblock with the right magic number.
 func ReadXFS(r io.ReaderAt) (XFSSuper, error) {
 	return readHead(r, parseXFS)
 }

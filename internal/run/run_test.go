@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	case "child-babbles":
 		fmt.Println(strings.Repeat("x", 2<<20))
+	case "child-errs":
+		fmt.Println("x")
+		time.Sleep(time.Hour)
 	}
 	os.Exit(0)
 }

@@ -18,7 +18,7 @@ func TestConfirm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = withdraw() }) // the reference to withdraw keeps the token's file open and locked
+		t.Cleanup(func() { _ = withdraw() }) // the test still refers to the function `withdraw`, so the token's file stays open and locked
 		return withdraw
 	}
 	confirm("abc")

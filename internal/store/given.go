@@ -87,19 +87,34 @@ func (s Store) amendGiven(f *disk.Facts, amend func(*disk.Given)) error {
 
 // RemoveGiven durably removes the block volume record of a disk. The disk has just been formatted with the operator's
 // token. RemoveGiven keeps a record whose serial or WWN differs from the disk's, and the record of a serial that
-// several disks have. Such a record may be about another disk.
+// several disks have. Such a record may be about another disk. If RemoveGiven keeps a record that may be about this
+// disk, it returns an error.
 func (s Store) RemoveGiven(f *disk.Facts) error {
+	kept := false
 	err := s.changeGiven(func(all []disk.Given) []disk.Given {
-		return slices.DeleteFunc(all, func(g disk.Given) bool { return g.Serial == f.Serial && g.WWN == f.WWN && !g.Twice })
+		all = slices.DeleteFunc(all, func(g disk.Given) bool {
+			same := g.Serial == f.Serial && g.WWN == f.WWN || g.Same(f)
+			return g.Is(f) && same && !g.Twice && isUnambiguous(f, g.Slot)
+		})
+		kept = slices.ContainsFunc(all, func(g disk.Given) bool { return g.Is(f) })
+		return all
 	})
+	if err == nil && kept {
+		err = errors.New("hotmount keeps a record that may be about another disk with this serial or WWN")
+	}
 	return wrap(err, "cannot remove the record of the block volume on %s", f.Name)
 }
 
-// recordFreed durably records that the volume on the disk no longer belongs to a class.
+// recordFreed durably records that the volume on the disk no longer belongs to a class. If several records of block
+// volumes may be about the disk, recordFreed changes only the record in Standing.Given.
 func (s Store) recordFreed(f *disk.Facts) error {
 	var err error
-	if f.Standing.Given != nil {
-		err = s.amendGiven(f, func(g *disk.Given) { g.Class = "" })
+	if given := f.Standing.Given; given != nil {
+		err = s.amendGiven(f, func(g *disk.Given) {
+			if g.Serial == given.Serial && g.WWN == given.WWN {
+				g.Class = ""
+			}
+		})
 	}
 	if v := f.Standing.Volume; v != nil && err == nil {
 		freed := *v

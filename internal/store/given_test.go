@@ -3,6 +3,7 @@ package store
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"hotmount/internal/disk"
@@ -70,6 +71,60 @@ func TestGiven(t *testing.T) {
 	}
 	if err := s.GiveOut(f, "boot", "raw", "/mnt/raw/scsi-S1"); err == nil {
 		t.Error("a record that cannot be read is written over")
+	}
+}
+
+// TestRemoveGiven checks which record of a block volume RemoveGiven removes after a format by token. RemoveGiven must
+// report a record that it keeps although the record may be about the formatted disk.
+func TestRemoveGiven(t *testing.T) {
+	cut := strings.Repeat("s", 20)
+	given := disk.Facts{ID: disk.ID{Name: "sda", Seq: 7}, Size: 1 << 30, Serial: "S1", WWN: "0x5", Slot: "a"}
+	long := given
+	long.Serial, long.WWN = cut+"-long", ""
+	for name, tt := range map[string]struct {
+		given   disk.Facts
+		put     func(*disk.Facts)
+		removed bool
+	}{
+		"the disk":                      {given, func(*disk.Facts) {}, true},
+		"on a bus without WWNs":         {given, func(f *disk.Facts) { f.WWN = "" }, true},
+		"with another WWN":              {given, func(f *disk.Facts) { f.WWN = "0x6" }, false},
+		"by its WWN alone":              {given, func(f *disk.Facts) { f.Serial = "S2" }, false},
+		"by a serial that is cut":       {long, func(f *disk.Facts) { f.Serial, f.Transport = cut, "virtio" }, false},
+		"beside a disk of its serial":   {given, func(f *disk.Facts) { f.SameSerial, f.Slot = []disk.Peer{{}}, "b" }, false},
+		"in its slot, beside such disk": {given, func(f *disk.Facts) { f.SameSerial = []disk.Peer{{}} }, true},
+	} {
+		s := made(t)
+		f := tt.given
+		if err := s.GiveOut(&f, "boot", "raw", "/mnt/raw/scsi-S1"); err != nil {
+			t.Fatal(err)
+		}
+		tt.put(&f)
+		err := s.RemoveGiven(&f)
+		if kept := standing(s, &f, "boot").Given != nil; kept == tt.removed || kept != (err != nil) {
+			t.Errorf("%s: kept %v, error %v", name, kept, err)
+		}
+	}
+}
+
+// TestFreedGiven checks an accept of a block volume for another class. The accept must change only the record that the
+// hold names, and not the record of another disk with the same truncated serial.
+func TestFreedGiven(t *testing.T) {
+	s, cut := made(t), strings.Repeat("s", 20)
+	for _, end := range []string{"-one", "-two"} {
+		f := &disk.Facts{ID: disk.ID{Name: "sda", Seq: 7}, Size: 1 << 30, Serial: cut + end}
+		if err := s.GiveOut(f, "boot", "raw", "/mnt/raw/scsi-S1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &disk.Facts{ID: disk.ID{Name: "vdb", Seq: 8}, Size: 1 << 30, Serial: cut, Transport: "virtio"}
+	f.Standing = standing(s, f, "later")
+	if err := s.Accept(f, "later", disk.Word{Reason: disk.ReasonOtherClass}); err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.Given()
+	if err != nil || len(all) != 2 || all[0].Class != "" || all[1].Class != "raw" || standing(s, f, "later").Given.Class != "" {
+		t.Errorf("%+v, error %v", all, err)
 	}
 }
 

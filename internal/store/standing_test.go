@@ -142,10 +142,10 @@ func TestVolume(t *testing.T) {
 		}
 	}
 	g := *f
-	g.Standing.Given = &disk.Given{}
 	if err := s.GiveOut(&g, "boot", "raw", "/mnt/raw/virtio-S1"); err != nil {
 		t.Fatal(err)
 	}
+	g.Standing = standing(s, &g, "boot1")
 	if err := s.Accept(&g, "boot1", disk.Word{Reason: disk.ReasonOtherClass}); err != nil {
 		t.Fatal(err)
 	}
@@ -277,6 +277,38 @@ func TestTwinWithoutSerial(t *testing.T) {
 	}
 	if m := s.Load("boot1", nil); m.Standing(&twin).Twin {
 		t.Error("accepted, and still a twin")
+	}
+}
+
+// TestAcceptOfOneTwin checks an accept while another refused copy is detached. No serial distinguishes the two copies.
+// The accept must be valid only for the accepted copy, even if that copy was refused in another slot before a reboot.
+func TestAcceptOfOneTwin(t *testing.T) {
+	s, f := made(t), standingDisk()
+	f.Serial = ""
+	other := *f
+	other.Seq, other.Slot = 13, "pci-0000:06:00.0"
+	if err := s.RecordHold(&other, "boot1", disk.ReasonTwin); err != nil {
+		t.Fatal(err)
+	}
+	twin := func(f *disk.Facts, boot string) bool { return standing(s, f, boot).Twin }
+	if err := s.Accept(f, "boot2", disk.Word{Reason: disk.ReasonTwin, UUID: f.Udev.FSUUID}); err != nil {
+		t.Fatal(err)
+	}
+	if twin(f, "boot2") || !twin(&other, "boot2") {
+		t.Errorf("refused: the accepted copy %v, the other copy %v", twin(f, "boot2"), twin(&other, "boot2"))
+	}
+	if err := s.Remember([]disk.Sighting{{Identity: f.Identity("boot2"), UUID: f.Udev.FSUUID, Type: "xfs"}}); err != nil {
+		t.Fatal(err)
+	}
+	if twin(f, "boot3") || !twin(&other, "boot3") {
+		t.Errorf("refused after a reboot: the accepted copy %v, the other copy %v", twin(f, "boot3"), twin(&other, "boot3"))
+	}
+	// A later refusal in the same attachment is valid, despite the earlier accept.
+	if err := s.RecordHold(f, "boot2", disk.ReasonTwin); err != nil {
+		t.Fatal(err)
+	}
+	if !twin(f, "boot2") {
+		t.Error("refused once more, and no twin")
 	}
 }
 

@@ -99,7 +99,7 @@ func (s Store) Init(present []disk.Identity) (made bool, err error) {
 			if err != nil && !errors.Is(err, ErrLost) {
 				return err
 			}
-			if st.Arrival != nil { // after a change of the machine-id, hotmount uses only the disks in Arrival
+			if st.Arrival != nil { // after a change of the machine-id, only the disks in Arrival count as already attached
 				st.Arrival.Present = slices.Concat(st.Arrival.Present, present)
 			}
 			for _, p := range st.Present {
@@ -284,7 +284,7 @@ func (m *Memory) Standing(f *disk.Facts) disk.Standing {
 // exist for disks that were attached before installation or at the first start under a new machine-id. Lasting records
 // also exist for these reasons: used by another program, format limit, twin, and volume of another class. An accept
 // without a reason allows another attempt after a failure or an unmount. An accept without a reason does not end the
-// hold of a disk that looks blank.
+// hold of a disk that looks blank. An accept with a reason does not end a release or an unmount by hand.
 func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 	if w.Reason != "" {
 		if err := s.recordAccept(f, boot, w); err != nil {
@@ -292,7 +292,10 @@ func (s Store) Accept(f *disk.Facts, boot string, w disk.Word) error {
 		}
 	}
 	err := errors.Join(s.drop(verdictDir, f.Seq), s.drop(fitDir, f.Seq))
-	if f.Standing.WasMounted.IsZero() {
+	switch {
+	case w.Reason != "" && f.Standing.Unmounted != "":
+		return err
+	case f.Standing.WasMounted.IsZero():
 		return errors.Join(err, s.KeepUnmounted(f, ""))
 	}
 	// Without this record, a daemon that starts before the disk is mounted again would assume that the disk was
@@ -310,8 +313,8 @@ const remount = disk.Reason("remount")
 func (s Store) recordAccept(f *disk.Facts, boot string, w disk.Word) error {
 	id := f.Identity(boot)
 	// An accept applies to one disk only. All lists except Twins keep the records of another disk with the same serial
-	// or WWN.
-	unambiguous := func(p disk.Identity) bool { return len(f.SameSerial)+len(f.SameWWN) == 0 || p.Slot == id.Slot }
+	// or WWN. Twins keeps a record if neither serial, WWN nor slot shows that the refused disk is the accepted disk.
+	unambiguous := func(p disk.Identity) bool { return isUnambiguous(f, p.Slot) }
 	err := s.change(func(st *state) {
 		switch w.Reason {
 		case disk.ReasonNewMachine:
@@ -327,7 +330,7 @@ func (s Store) recordAccept(f *disk.Facts, boot string, w disk.Word) error {
 		case disk.ReasonBrake:
 			st.Braked = slices.DeleteFunc(st.Braked, func(p disk.Identity) bool { return id.Is(p) && unambiguous(p) })
 		case disk.ReasonTwin:
-			st.Twins = slices.DeleteFunc(st.Twins, func(t identity.Twin) bool { return t.Is(id, f.KnownContent().UUID, false, false) })
+			st.Twins = slices.DeleteFunc(st.Twins, func(t identity.Twin) bool { return t.Is(id, f.KnownContent().UUID, true, false) })
 		}
 	})
 	switch {
@@ -341,6 +344,12 @@ func (s Store) recordAccept(f *disk.Facts, boot string, w disk.Word) error {
 		err = s.keep(acceptedDir, f.Seq, append(all, w))
 	}
 	return err
+}
+
+// isUnambiguous reports whether a record that matches the disk is about this disk, and not about another attached disk
+// with the same serial or WWN. The parameter `slot` is the slot in the record.
+func isUnambiguous(f *disk.Facts, slot string) bool {
+	return len(f.SameSerial)+len(f.SameWWN) == 0 || slot == f.Slot
 }
 
 // The method `change` calls f with the state. If f has changed the state, the method `change` writes the state durably. If

@@ -264,6 +264,23 @@ func TestAWordIsForWhatWasTold(t *testing.T) {
 	}
 }
 
+// TestAcceptKeepsTheRelease checks that an accept of another hold does not end a release.
+func TestAcceptKeepsTheRelease(t *testing.T) {
+	for reason, want := range map[disk.Reason]disk.Reason{"": "", disk.ReasonCSI: disk.ReasonReleased} {
+		s, f := made(t), facts("vdb", 2, "S")
+		if err := s.KeepUnmounted(f, disk.ReasonReleased); err != nil {
+			t.Fatal(err)
+		}
+		f.Standing.Unmounted, f.Standing.WasMounted = disk.ReasonReleased, time.Now()
+		if err := s.Accept(f, "boot1", disk.Word{Reason: reason}); err != nil {
+			t.Fatal(err)
+		}
+		if got := standing(s, f, "boot1").Unmounted; got != want {
+			t.Errorf("accept of %q: %q", reason, got)
+		}
+	}
+}
+
 // TestAcceptWithoutRoom checks an accept after an unmount. If Accept cannot write the new record, Accept must remove
 // the record of the unmount.
 func TestAcceptWithoutRoom(t *testing.T) {

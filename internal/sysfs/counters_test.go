@@ -92,7 +92,7 @@ func TestCountersWhileRead(t *testing.T) {
 		}
 		done := make(chan error)
 		go func() {
-			w, err := os.OpenFile(stat, os.O_WRONLY, 0) // the open waits until Counters opens the FIFO
+			w, err := os.OpenFile(stat, os.O_WRONLY, 0) // the call waits until Counters also opens the FIFO
 			if err == nil {
 				err = os.WriteFile(filepath.Join(fs.Root, vdb, tc.attribute), []byte(tc.text), 0o644)
 				_, wErr := w.WriteString("1 2 3 4 5 6 7 8 9 10 11\n")

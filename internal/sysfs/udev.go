@@ -45,31 +45,54 @@ func readBounded(path string, limit int) ([]byte, error) {
 // FSUUID returns the UUID of the filesystem that udev found on the disk with that kernel name, or "" for none. FSUUID
 // reads nothing else about the disk.
 func (f FS) FSUUID(name string) (string, error) {
-	u, err := f.udevOf(name)
-	if err != nil {
-		return "", fmt.Errorf("cannot read what udev knows of %s: %w", disk.Visible(name), err)
-	}
-	return u.FSUUID, nil
-}
-
-func (f FS) udevOf(name string) (disk.Udev, error) {
 	dir, err := f.entry(name)
 	if err != nil {
-		return disk.Udev{}, err
+		return "", err
 	}
-	id := disk.ID{Name: name}
-	if id.Seq, err = sequence(dir); err != nil {
-		return disk.Udev{}, err
+	facts, err := f.udevOf(name, dir)
+	return facts.Udev.FSUUID, err
+}
+
+// UdevOfPartitions returns the ID and the udev properties of each partition of the disk. UdevOfPartitions leaves out a
+// partition that disappears during the call.
+func (f FS) UdevOfPartitions(facts *disk.Facts) ([]disk.Facts, error) {
+	var all []disk.Facts
+	for _, name := range facts.Partitions {
+		part, err := f.udevOf(name, f.path("sys/block", facts.Name, name))
+		if missing(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, part)
+	}
+	return all, nil
+}
+
+// udevOf returns the ID and the udev properties of the disk or partition with that name and directory in sysfs.
+func (f FS) udevOf(name, dir string) (disk.Facts, error) {
+	facts, err := f.readUdevOf(name, dir)
+	if err != nil {
+		return facts, fmt.Errorf("cannot read what udev knows of %s: %w", disk.Visible(name), err)
+	}
+	return facts, nil
+}
+
+func (f FS) readUdevOf(name, dir string) (facts disk.Facts, err error) {
+	facts.Name = name
+	if facts.Seq, err = sequence(dir); err != nil {
+		return facts, err
 	}
 	text, err := readAttribute(filepath.Join(dir, "dev"))
 	if err != nil {
-		return disk.Udev{}, err
+		return facts, err
 	}
-	if id.Dev, err = disk.ParseDev(text); err != nil {
-		return disk.Udev{}, err
+	if facts.Dev, err = disk.ParseDev(text); err != nil {
+		return facts, err
 	}
-	u, _, err := f.udev(id)
-	return u, err
+	facts.Udev, _, err = f.udev(facts.ID)
+	return facts, err
 }
 
 // parseUdev returns the disk's properties and ID_PATH from an entry of udev's database. systemd's function

@@ -29,9 +29,12 @@ type Space struct {
 	Geometry *disk.Geometry
 }
 
+// Hung contains the path of each filesystem on which a process hangs. The channel is closed when the process has ended.
+type Hung map[string]<-chan struct{}
+
 // Scan gathers the facts of all disks. Scan also measures the filesystems that are mounted at paths that end in a UUID,
 // and returns their usage by path. Scan passes the map `hung` to the function `Of`, which reads and changes the map.
-func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Facts, map[string]Space, error) {
+func Scan(ctx context.Context, h inventory.Host, hung Hung) ([]disk.Facts, map[string]Space, error) {
 	disks, err := h.Scan()
 	if err != nil {
 		return nil, nil, err
@@ -56,19 +59,19 @@ func Scan(ctx context.Context, h inventory.Host, hung map[string]int) ([]disk.Fa
 }
 
 // Of measures the filesystems at the paths concurrently, in a separate process, because a dead filesystem never
-// answers. If that process hangs, the function Of stores the PID in the caller's map, for each path without an answer.
-// Later calls skip such a path until the process has ended, so that at most one process hangs for each path.
-func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Space {
-	for p, pid := range hung {
-		// One process can measure several paths. Wait4 reaps the process only for the first of its paths. For each other
-		// path of the process, Wait4 returns ECHILD.
-		if ended, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); ended != 0 || err != nil {
+// answers. If that process hangs, the function Of adds each path without an answer to the caller's map. Later calls skip
+// such a path until the process has ended, so that at most one process hangs for each path.
+func Of(ctx context.Context, paths []string, hung Hung) map[string]Space {
+	for p, ended := range hung {
+		select {
+		case <-ended:
 			delete(hung, p)
+		default:
 		}
 	}
 	var notHung []string
 	for _, p := range paths {
-		if hung[p] == 0 {
+		if hung[p] == nil {
 			notHung = append(notHung, p)
 		}
 	}
@@ -83,7 +86,7 @@ func Of(ctx context.Context, paths []string, hung map[string]int) map[string]Spa
 	var child run.Unanswered
 	for _, p := range notHung {
 		if _, ok := known[p]; !ok && errors.As(err, &child) {
-			hung[p] = child.PID
+			hung[p] = child.Ended
 		}
 	}
 	return known

@@ -609,10 +609,12 @@ func TestBlockLinksStay(t *testing.T) {
 		m.run(end)
 		m.wait("the link of a unit that was "+what, fmt.Sprintf("[ -b %s ] && now=$(systemctl show -P InvocationID %s) && [ -n \"$now\" ] && [ $now != %s ]", link, unit, was))
 	}
-	m.run("hotmount release " + name)
-	// The reload makes the daemon look at each disk.
-	m.run("systemctl reload hotmount; ! [ -L " + link + " ]")
+	m.run("hotmount release " + name + "; ! [ -L " + link + " ]")
+	// The reload makes the daemon look at each disk. After these looks, the link must still be missing.
+	m.run("i=$(stat -c %i /run/hotmount/settings.json); systemctl reload hotmount; for n in $(seq 300); do [ $(stat -c %i /run/hotmount/settings.json) = $i ] || exit 0; sleep 0.1; done; exit 1")
+	m.wait("quiet", "systemctl is-active hotmount && ! systemctl show -p StatusText --value hotmount | grep 'working on'")
 	m.wait("the release to be known", "hotmount plan | grep -E '^"+name+" .*hold .*somebody ran hotmount release for the disk'")
+	m.run("! [ -L " + link + " ]")
 }
 
 // TestSoftReboot checks a soft reboot, which ends all mounts and keeps the kernel's boot ID. hotmount must not treat
@@ -660,6 +662,9 @@ func TestCoveredByAMount(t *testing.T) {
 	m.run("mount -t tmpfs none /mnt")
 	is("failed")
 	m.waitForLog("/dev/" + name + " .*keep: the disk is mounted, and another mount covers it: .*: /mnt; .*: umount /mnt")
+	if said := m.fails("hotmount release " + name); !strings.Contains(said, "umount /mnt; then: hotmount release "+uuid) {
+		t.Errorf("release of a covered volume: %s", said)
+	}
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
 	m.waitForLog("cannot make the mount point /mnt/disks/.*; next try in")
 	m.run("umount /mnt")
@@ -752,8 +757,9 @@ func TestFaultyConfigurationAtBoot(t *testing.T) {
 	m.run("chmod 664 /etc/hotmount/config.yaml; sed -i '1s/version 1/version 9/' /var/lib/hotmount/settings.yaml; systemctl restart --no-block hotmount")
 	m.waitForLog("the file's mode is 0664")
 	m.waitForLog("cannot use the last good settings instead: .*has version .9., but this hotmount knows version 1")
-	m.run("rm /var/lib/hotmount/settings.yaml")
-	m.wait("the daemon to fail", "systemctl show -p NRestarts --value hotmount | grep -v '^0$'")
+	// The second restart after the removal shows that the daemon has failed without the file.
+	restarts := m.run("rm /var/lib/hotmount/settings.yaml; systemctl show -P NRestarts hotmount")
+	m.wait("the daemon to fail", "[ $(systemctl show -P NRestarts hotmount) -ge $(("+restarts+" + 2)) ]")
 	m.run("chmod 644 /etc/hotmount/config.yaml")
 	m.wait("the daemon to start", "systemctl is-active hotmount && [ -e /var/lib/hotmount/settings.yaml ]")
 }

@@ -94,10 +94,11 @@ func TestStatus(t *testing.T) {
 	}
 	t.Log(m.run("hotmount status || true; hotmount status -o wide || true"))
 
-	// `hotmount status` opens no disk, because it shows what the daemon has read before. `hotmount status` opens only
-	// loop devices, to learn which file or disk is behind each of them.
-	if out := m.run("strace -f -qq -s 400 -e trace=open,openat -o /root/trace hotmount status >/dev/null || true; grep -c 'status.json' /root/trace; ! grep '\"/dev/[vd][dm]' /root/trace"); out != "1" {
-		t.Errorf("how often status opens status.json, and the disks that it opens: %s", out)
+	// `hotmount status` reads no disk, because it shows what the daemon has read before. `hotmount status` opens only
+	// loop devices, to learn which file or disk is behind each of them. A container's disks are also loop devices.
+	if out := m.run(`strace -f -qq -y -s 400 -e trace=open,openat,openat2,read,pread64,readv,preadv,preadv2,mmap -o /root/trace hotmount status >/dev/null || true
+		grep -c '^[0-9]* *open[^"]*"[^"]*status.json"' /root/trace; ! grep -E '^[0-9]+ +(open[^"]*"/dev/(vd|dm-)|[pmr][^"]*</dev/(vd|dm-|loop))' /root/trace`); out != "1" {
+		t.Errorf("how often status opens status.json, and the disks that it opens or reads: %s", out)
 	}
 	// Output is coloured on a terminal, unless TERM or NO_COLOR forbids colours. With --watch, `hotmount status`
 	// repeats the table until it gets SIGINT. With --watch, the last table determines the exit status.
@@ -231,8 +232,17 @@ func TestFormatByToken(t *testing.T) {
 		t.Errorf("after wrong tokens: %s write requests", got)
 	}
 
-	// The token for a disk of this size depends on every byte of the disk, and on the kernel's count of writes.
-	m.run("printf x | dd of=/dev/" + name + " bs=1 seek=100000000 conv=notrunc,fsync 2>/dev/null")
+	// The token for a disk of this size depends on every byte of the disk. The kernel counts no write on the storage.
+	writeRandom(t, image, 100000000, 1)
+	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token is not valid") {
+		t.Error(out)
+	}
+	if got := m.writes(name); got != "0" {
+		t.Errorf("%s write requests by a write on the storage", got)
+	}
+	// The token also depends on the kernel's count of writes. The second dd writes what the disk already contains.
+	_, token = m.offer(name)
+	m.run("dd if=/dev/" + name + " of=/root/block bs=4k skip=24414 count=1 iflag=direct status=none; dd if=/root/block of=/dev/" + name + " bs=4k seek=24414 conv=notrunc,fsync status=none")
 	if out := m.fails("hotmount format " + name + " --confirm " + token); !strings.Contains(out, "the token is not valid") {
 		t.Error(out)
 	}

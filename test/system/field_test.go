@@ -67,7 +67,7 @@ func TestPluggedAndUnplugged(t *testing.T) {
 		begun := time.Now()
 		name, id := m.attach(w, worker.Disk{File: image})
 		if i%3 == 2 {
-			m.run("udevadm settle") // lets hotmount begin with the disk before the detach
+			m.run("udevadm settle") // gives hotmount time to begin its work on the disk before the detach
 		}
 		err := w.Detach(ctx(t), id)
 		took := time.Since(begun)

@@ -491,7 +491,7 @@ bash /root/complete.sh ` + quote(line))
 		}
 	}
 
-	m.wait("the metrics", "grep -q '^hotmount_mounts_total{class=\"default\"} 1' "+metrics+" || grep -q '^hotmount_disks' "+metrics)
+	m.wait("the metrics without the detached disk", "grep '^hotmount_disks.*state=\"refused\"} 1$' "+metrics+" && ! grep "+uuid+" "+metrics)
 	out := m.run("stat -c %a " + metrics + "; cat " + metrics + "; ls -A /var/lib/prometheus/node-exporter")
 	for _, want := range []string{"644\n", `hotmount_disks{class="default",reason="unknown-content",state="refused"} 1`, "hotmount_last_rescan_timestamp_seconds 1", "hotmount_watchdog_timestamp_seconds", "\nhotmount.prom"} {
 		if !strings.Contains(out, want) {

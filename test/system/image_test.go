@@ -103,18 +103,19 @@ func TestStateReset(t *testing.T) {
 func TestImage(t *testing.T) {
 	parallel(t)
 	root := ""
-	for what, script := range map[string]string{
-		"a bare root":           `dpkg --root="$1" -i "$1/root/hotmount.deb"`,
-		"the builder's systems": `mount --bind /sys "$1/sys"; mount -o remount,bind,ro "$1/sys"; mount -t proc proc "$1/proc"; mkdir -p "$1/run/systemd/system"; chroot "$1" dpkg -i /root/hotmount.deb; rm -r "$1/run/systemd"`,
+	for _, image := range []struct{ what, script string }{
+		{"a bare root", `dpkg --root="$1" -i "$1/root/hotmount.deb"`},
+		{"the builder's systems", `mount --bind /sys "$1/sys"; mount -o remount,bind,ro "$1/sys"; mount -t proc proc "$1/proc"; mkdir -p "$1/run/systemd/system"; chroot "$1" dpkg -i /root/hotmount.deb; rm -r "$1/run/systemd"`},
 	} {
-		root = imageOf(t, script)
+		root = imageOf(t, image.script)
 		for path, there := range map[string]bool{"var/lib/hotmount/first-start": true, "var/lib/hotmount/state.json": false, "etc/systemd/system/multi-user.target.wants/hotmount.service": true} {
 			if _, err := os.Lstat(filepath.Join(root, path)); (err == nil) != there {
-				t.Errorf("%s: %s: %v", what, path, err)
+				t.Errorf("%s: %s: %v", image.what, path, err)
 			}
 		}
 	}
-	// systemd does not start hotmount at boot, so hotmount's first start comes after the first disks are attached.
+	// The last of the two images boots. systemd does not start hotmount at boot, so hotmount's first start comes after
+	// the first disks are attached.
 	if err := os.Remove(filepath.Join(root, "etc/systemd/system/multi-user.target.wants/hotmount.service")); err != nil {
 		t.Fatal(err)
 	}

@@ -348,6 +348,9 @@ func TestProvisioner(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.run("systemctl thaw kubelet")
+		if err := w.WaitDetached(ctx(t), smallID); err != nil {
+			t.Fatal(err)
+		}
 		// The test also searches the mount table, because stat(2) fails even while the pulled disk's filesystem is
 		// still mounted.
 		m.wait("the end of all units for it", "! grep -qF ' /mnt/disks/"+small+" ' /proc/self/mountinfo && ! [ -e /mnt/disks/"+small+" ] && ! systemctl list-units --plain --no-legend 'hotmount-*@mnt*' | grep .")

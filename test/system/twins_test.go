@@ -566,9 +566,9 @@ func (m machine) onePath(names []string, identity string) (first, second int, uu
 	return first, second, uuid
 }
 
-// TestTwoPaths checks two paths to one blank disk. hotmount formats one path, and does not open the other path for
-// writing. Only the WWN shows that both paths lead to one disk. The paths are hot-plugged together, or found together
-// at the start of the daemon.
+// TestTwoPaths checks two paths to one blank disk. hotmount formats one path, and writes nothing through the other path.
+// Only the WWN shows that both paths lead to one disk. The paths are hot-plugged together, or found together at the
+// start of the daemon.
 func TestTwoPaths(t *testing.T) {
 	m, w := start(t, worker.Options{})
 	m.run(`printf 'classes:\n  - name: default\n    directory: /mnt/disks\n    names: ["sd*"]\n    transport: [scsi]\n' >/etc/hotmount/config.yaml; systemctl restart hotmount`)

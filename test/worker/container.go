@@ -45,7 +45,7 @@ type Container struct {
 	work  *containerWork
 	group *controlGroup
 	lower string // the directory of the root filesystem, which is overlayfs's lowerdir
-	leave func() // releases the cache entry that contains the directory lower
+	leave func() // releases the cache entry that contains the directory `lower`
 	first int
 
 	mu       sync.Mutex

@@ -176,7 +176,7 @@ func removeAbandoned(parent string) {
 	for _, f := range found {
 		info, err := f.Info()
 		if err != nil || !strings.HasPrefix(f.Name(), workPrefix) || time.Since(info.ModTime()) < time.Minute {
-			continue // a new directory may not be locked yet
+			continue // a new directory is perhaps not locked yet
 		}
 		dir := filepath.Join(parent, f.Name())
 		if !exists(filepath.Join(dir, "lock")) {

@@ -18,7 +18,7 @@ type process struct {
 	name string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the child has ended and was reaped
-	err  error         // the result of Wait; valid when done is closed
+	err  error         // the result of Wait; valid once the channel `done` is closed
 }
 
 // startProcess starts a command that the kernel kills when the calling process ends.

@@ -41,7 +41,7 @@ type qmp struct {
 	nextID  int
 	pending map[int]chan qmpMessage
 	waiters []*eventWaiter
-	err     error // why the reading goroutine ended; valid when done is closed
+	err     error // why the reading goroutine ended; valid once the channel `done` is closed
 }
 
 // qmpMessage is any message that QEMU's monitor sends.
@@ -67,7 +67,7 @@ type eventWaiter struct {
 func newQMP(ctx context.Context, conn *net.UnixConn, log io.Writer) (*qmp, error) {
 	q := &qmp{conn: conn, log: log, done: make(chan struct{}), pending: map[int]chan qmpMessage{}}
 	greeting := make(chan struct{})
-	go q.read(greeting) // the goroutine ends with the connection; close waits for its end
+	go q.read(greeting) // the goroutine ends when the connection ends; close() waits for the goroutine
 	select {
 	case <-greeting:
 	case <-q.done:

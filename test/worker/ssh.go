@@ -191,7 +191,7 @@ func (g *guest) startMaster(ctx context.Context, first string) (string, error) {
 		return "", fmt.Errorf("cannot start ssh: %w", err)
 	}
 	defer out.Close()
-	var stderr bytes.Buffer // read only after the process has ended
+	var stderr bytes.Buffer // must not be read before the process has ended
 	cmd.Stdout, cmd.Stderr = in, &stderr
 	master, err := startProcess("ssh", cmd)
 	_ = in.Close()

@@ -120,7 +120,8 @@ func (r *Records) place(st *disk.Standing, f *disk.Facts, id disk.Identity, uuid
 		// An LVM volume has no slot and needs none, because it cannot be attached twice.
 		st.InSameSlot = v.Identity.Slot == id.Slot && (id.Slot != "" || f.Transport == "dm") && !refusedAlone
 	}
-	st.Twin = uuid != "" && slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.Is(id, uuid, st.OnRecord, mounted) })
+	here := mounted || st.Lifted(disk.ReasonTwin, uuid)
+	st.Twin = uuid != "" && slices.ContainsFunc(r.Twins, func(t Twin) bool { return t.Is(id, uuid, st.OnRecord, here) })
 }
 
 // otherFormatAges returns how long ago the last format of each other disk began.
@@ -214,17 +215,17 @@ type Twin struct {
 }
 
 // Is reports whether the refused disk t may be the disk that has the given identity and UUID. The result can be true
-// even if attachment, slot or size differ. If mounted is true, the filesystem was mounted during this attachment, and
-// Is returns true only for a refusal in this attachment. If serials and WWNs do not show whether the two are the same
-// disk (Hardware), Is returns true only if neither disk has a serial. If the slot or the size also differs, Is returns
-// true only if onRecord is false.
-func (t Twin) Is(id disk.Identity, uuid string, onRecord, mounted bool) bool {
+// even if attachment, slot or size differ. If `here` is true, the filesystem was mounted or accepted during this
+// attachment, and Is returns true only for a refusal in this attachment. If serials and WWNs do not show whether the two
+// are the same disk (Hardware), Is returns true only if neither disk has a serial. If the slot or the size also differs,
+// Is returns true only if onRecord is false.
+func (t Twin) Is(id disk.Identity, uuid string, onRecord, here bool) bool {
 	switch {
 	case t.UUID != uuid:
 		return false
 	case t.attached(id):
 		return true
-	case mounted:
+	case here:
 		return false
 	case t.Identity.Like(id):
 		return true

@@ -21,7 +21,7 @@ fi
 
 # The container can read the attributes of the host's devices, drivers and modules. These attributes are
 # read-only, because the container's udev rules would otherwise change some of the host's attributes. udevadm trigger
-# must write the attributes of virtual block devices and memory devices, so the container can write those.
+# must write the attributes of virtual block devices and memory devices, so these attributes are writable.
 # /sys itself is writable, because systemd otherwise has no devices (device_supported in systemd's src/core/device.c).
 mount -t sysfs sysfs sys
 for dir in bus devices module power; do
@@ -63,13 +63,14 @@ ln -s fd/0 dev/stdin
 ln -s fd/1 dev/stdout
 ln -s fd/2 dev/stderr
 
-# If a file in / has the name of a mount's source, xfs_growfs mistakes the source for a device. No file in / has the
-# name tmpfs.
+# If a file in / has the same name as the source of a mount, xfs_growfs takes this source for a device. No file in / has
+# the name tmpfs.
 mount -t tmpfs -o mode=755 tmpfs run
 mount -t tmpfs tmpfs tmp
 mkdir -p "srv/$NAME"
 mount --bind "$MEMORY/disks" "srv/$NAME"
-# A loop device has the path that its file has on the host. hotmount checks that this path is a regular file.
+# For a loop device, the kernel shows the path that the file has on the host. hotmount checks that this path is a regular
+# file.
 for dir in "$MEMORY/disks" $BACKING; do
 	mkdir -p ".$dir"
 	mount --bind "$dir" ".$dir"

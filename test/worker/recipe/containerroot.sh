@@ -13,8 +13,8 @@ echo >>"$root/etc/machine-id"
 rm -f "$root/etc/apt/apt.conf.d/99mmdebstrap" "$root/etc/dpkg/dpkg.cfg.d/99mmdebstrap"
 rm -f "$root/etc/apt/sources.list" "$root"/etc/apt/sources.list.d/* "$root/etc/resolv.conf"
 
-# The container also receives the events of the host's devices. Without these rules, udev does not load drivers, name
-# interfaces, assemble arrays, activate volume groups or answer the device mapper.
+# The container also receives the events of the host's devices. Without these rules, udev loads no drivers, names no
+# interfaces, assembles no arrays, activates no volume groups, and does not answer the device mapper.
 mkdir -p "$root/etc/udev/rules.d"
 for rules in 50-firmware.rules 60-autosuspend.rules 64-md-raid-assembly.rules 69-lvm.rules 73-special-net-names.rules \
 	75-net-description.rules 80-drivers.rules 80-net-setup-link.rules 81-net-dhcp.rules 85-hwclock.rules 95-dm-notify.rules; do
