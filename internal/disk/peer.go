@@ -63,6 +63,12 @@ func (f *Facts) inUse() string {
 	return ""
 }
 
+// contentID returns the second result of TypeAndID.
+func (f *Facts) contentID(c *Content) string {
+	_, id := f.TypeAndID(c)
+	return id
+}
+
 // FindPeers finds the peers of f among all attached disks. FindPeers sets SameSerial, SameWWN, SameUUID and Moved.
 func (f *Facts) FindPeers(all []*Facts) {
 	f.SameSerial, f.SameWWN, f.SameUUID, f.Moved = nil, nil, nil, nil
@@ -85,11 +91,7 @@ func (f *Facts) FindPeers(all []*Facts) {
 		multipath := f.pathOf(o)
 		world := multipath || f.sameWWN(o)
 		same := own != "" && uuid == own
-		moved := former != "" && uuid == former
-		if former != "" && !moved {
-			_, lies := o.TypeAndID(&c)
-			moved = lies == former
-		}
+		moved := former != "" && (uuid == former || o.contentID(&c) == former)
 		if !serial && !world && !same && !moved {
 			continue
 		}
