@@ -26,7 +26,9 @@ type Dump struct {
 	// Formats is a copy of Facts.Standing.Formats, in nanoseconds. The JSON of Facts does not contain
 	// Facts.Standing.Formats.
 	Formats []time.Duration `json:"formats"`
-	Content *disk.Content   `json:"content"`
+	// Attached is a copy of Facts.Standing.Intent.Attached, which is not in the JSON of Facts either.
+	Attached bool          `json:"attached,omitempty"`
+	Content  *disk.Content `json:"content"`
 	// Fails is the reason why the daemon could not carry out the decision. Helps is the remedy for the failure. Fails
 	// and Helps are empty if the daemon has reported no failure of this decision.
 	Fails string `json:"fails,omitempty"`
@@ -59,7 +61,15 @@ func DumpOf(ctx context.Context, h inventory.Host, name string, s *disk.Settings
 			return nil, err
 		}
 	}
-	return &Dump{dumpVersion, version, s, f, f.Standing.Formats, &content, fails, helps}, nil
+	dump := newDump(version, s, f, &content)
+	dump.Fails, dump.Helps = fails, helps
+	return dump, nil
+}
+
+// newDump returns the dump without a failure of the daemon.
+func newDump(version string, s *disk.Settings, f *disk.Facts, c *disk.Content) *Dump {
+	i := f.Standing.Intent
+	return &Dump{Version: dumpVersion, Hotmount: version, Settings: s, Facts: f, Formats: f.Standing.Formats, Attached: i != nil && i.Attached, Content: c}
 }
 
 // ReadDump reads a printed dump from the file. If the file is "-", ReadDump reads the dump from stdin.
@@ -88,6 +98,9 @@ func ReadDump(stdin io.Reader, file string) (*Dump, error) {
 		return nil, fmt.Errorf("cannot explain %s: %w", file, err)
 	}
 	d.Facts.Standing.Formats = d.Formats
+	if i := d.Facts.Standing.Intent; i != nil {
+		i.Attached = d.Attached
+	}
 	return &d, nil
 }
 

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -177,6 +179,22 @@ func TestFailing(t *testing.T) {
 	d.Fails, d.Helps = "\x1b[2J", "\x1b[3J"
 	if err := Explain(&b, d); err != nil || strings.Contains(b.String(), "\x1b") || !strings.Contains(b.String(), "The last try failed: \ufffd[2J\nWhat helps: \ufffd[3J\n") {
 		t.Errorf("%v: %q", err, b.String())
+	}
+}
+
+// TestDumpOfAnIntent checks that a printed dump contains whether the disk of the unfinished format is still attached.
+func TestDumpOfAnIntent(t *testing.T) {
+	settings := config.Default()
+	for _, attached := range []bool{false, true} {
+		f := &disk.Facts{ID: disk.ID{Name: "vdb"}}
+		f.Standing.Intent = &disk.Intent{Attached: attached}
+		printed, err := json.Marshal(newDump("1", &settings, f, &disk.Content{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := ReadDump(bytes.NewReader(printed), "-"); err != nil || d.Facts.Standing.Intent.Attached != attached {
+			t.Errorf("%v: %v", attached, err)
+		}
 	}
 }
 

@@ -129,7 +129,7 @@ func ResetState(ctx context.Context, h inventory.Host, socket string, w io.Write
 	if err := h.Store.Reset(); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "the records are removed; the disks that are attached at the next start count as attached before the installation; now seal the image, or: systemctl start hotmount")
+	fmt.Fprintln(w, "the records are removed; when hotmount starts next, it treats every attached disk as attached before the installation; now seal the image, or: systemctl start hotmount")
 	return nil
 }
 

@@ -333,8 +333,8 @@ func givenUp(st *disk.Standing, uuid string) bool {
 	return false
 }
 
-// The function `missing` reports whether the content l of a disk that is to be formatted is missing (stillMissing). The
-// result is false for content that the operator gave up before an unfinished format began.
+// The function `missing` reports whether the content l of a disk is missing (stillMissing) when hotmount is to format the
+// disk. The result is false for content that the operator gave up before an unfinished format began.
 func missing(in input, l *disk.Sighting, r disk.Reason) bool {
 	return stillMissing(in.f, l, r) && !givenUpBeforeFormat(in.c, l)
 }

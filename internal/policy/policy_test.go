@@ -113,8 +113,8 @@ var lay = disk.Sighting{UUID: otherUUID, Type: "xfs", Mounted: time.Date(2026, 1
 // The function `word` returns the record of an accept for the reason r and the filesystem with the given UUID.
 func word(r disk.Reason, uuid string) []disk.Word { return []disk.Word{{Reason: r, UUID: uuid}} }
 
-// everyWord contains three accepts for each reason in the table conditions: without a filesystem, and with each of the
-// two UUIDs.
+// everyWord contains three values for each reason in the table `conditions`: an accept without a filesystem, and an
+// accept with each of the two UUIDs.
 var everyWord = func() (all []disk.Word) {
 	for _, c := range conditions {
 		for _, u := range []string{"", uuid, otherUUID} {
