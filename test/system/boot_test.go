@@ -662,7 +662,7 @@ func TestCoveredByAMount(t *testing.T) {
 	m.run("mount -t tmpfs none /mnt")
 	is("failed")
 	m.waitForLog("/dev/" + name + " .*keep: the disk is mounted, and another mount covers it: .*: /mnt; .*: umount /mnt")
-	if said := m.fails("hotmount release " + name); !strings.Contains(said, "umount /mnt; then: hotmount release "+uuid) {
+	if said := m.fails("hotmount release " + name); !strings.Contains(said, "umount /mnt; then: hotmount release "+name) {
 		t.Errorf("release of a covered volume: %s", said)
 	}
 	late, _ := m.attach(w, worker.Disk{File: made(t, 320<<20)})
