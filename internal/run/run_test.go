@@ -26,15 +26,15 @@ func TestMain(m *testing.M) {
 	}
 	fmt.Println(`{"at":"/first"}`)
 	switch os.Args[1] {
+	case "child-errs":
+		fmt.Println("x")
+		fallthrough
 	case "child-hangs":
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // until the parent kills this process
 	case "child-fails":
 		os.Exit(1)
 	case "child-babbles":
 		fmt.Println(strings.Repeat("x", 2<<20))
-	case "child-errs":
-		fmt.Println("x")
-		time.Sleep(time.Hour)
 	}
 	os.Exit(0)
 }

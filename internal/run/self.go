@@ -65,6 +65,8 @@ func Self[T any](ctx context.Context, stdin *os.File, args ...string) ([]T, erro
 	}
 	_ = c.Process.Kill()
 	ended := make(chan struct{})
+	// The goroutine reaps the child, and ends when the child ends. Nobody waits for the goroutine, because a child that
+	// hangs in the kernel may never end.
 	go func() {
 		_ = c.Wait()
 		close(ended)
