@@ -315,7 +315,12 @@ func TestStorm(t *testing.T) {
 		t.Errorf("the mounts were\n%s\nand are\n%s", before, after)
 	}
 	m.wait("quiet", "systemctl show -p StatusText --value hotmount | grep -qx '4 mounted, 0 held, 0 refused, 0 failing'")
-	if got := m.run("journalctl -b -u hotmount -p warning -q --no-pager; systemctl show -p NRestarts --value hotmount"); got != "0" {
+	expected := "cat"
+	if _, is := w.(*worker.Container); is {
+		// In a container, the detach begins with an umount by hand. The daemon may notice the umount before the detach.
+		expected = `sed '\|/dev/` + goes + ` .*: hold: somebody unmounted the disk by hand|d'`
+	}
+	if got := m.run("journalctl -b -u hotmount -p warning -q --no-pager | " + expected + "; systemctl show -p NRestarts --value hotmount"); got != "0" {
 		t.Errorf("got %s", got)
 	}
 
