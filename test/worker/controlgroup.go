@@ -159,13 +159,20 @@ func endGroup(dir string) error {
 	return removeGroups(dir)
 }
 
-// killGroup kills all processes in a cgroup. Before Linux 5.14, which added cgroup.kill, killGroup does nothing. On an
-// older kernel no process remains, because the kernel kills a container's processes when the container's PID 1 ends.
+// killGroup kills all processes in a cgroup, unless the cgroup is removed at the same time. Before Linux 5.14, which added
+// cgroup.kill, killGroup does nothing. On an older kernel no process remains, because the kernel kills a container's
+// processes when the container's PID 1 ends.
 func killGroup(dir string) error {
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil && !isRemoved(err) {
 		return fmt.Errorf("cannot end what runs in the cgroup %s: %w", dir, err)
 	}
 	return nil
+}
+
+// isRemoved reports whether the error of a cgroup's file means that the cgroup does not exist. The error is ENODEV if
+// the cgroup was removed while its file was open: systemd removes a scope as soon as the scope is empty.
+func isRemoved(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
 }
 
 // removeGroups kills all processes in a cgroup, waits until they are gone, and removes the cgroup and its descendants.

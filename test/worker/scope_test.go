@@ -63,6 +63,33 @@ func TestScope(t *testing.T) {
 	}
 }
 
+// TestIsRemoved checks the kernel's errors for a cgroup that is removed before its file is opened, and for a cgroup that
+// is removed while its file is open.
+func TestIsRemoved(t *testing.T) {
+	g, err := newControlGroup(t.Context(), "hotmount-removed", func(string) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(filepath.Join(g.insideDir(), "cgroup.procs"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err, g.remove())
+	}
+	defer func() { _ = file.Close() }()
+	_, err = file.WriteString("x")
+	if err == nil || isRemoved(err) {
+		t.Errorf("of a cgroup that exists: %v", err)
+	}
+	if err := g.remove(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString("x"); err == nil || !isRemoved(err) {
+		t.Errorf("removed while the file is open: %v", err)
+	}
+	if _, err := os.ReadFile(file.Name()); !isRemoved(err) {
+		t.Errorf("removed before the file is opened: %v", err)
+	}
+}
+
 // TestAnswers checks that answers() returns false for a container's boot script. The boot script begins in the host's
 // root directory, which contains the private socket of the host's systemd. If answers() returned true for the boot
 // script, a script for the container would change the host.
