@@ -171,8 +171,13 @@ func TestForgedEvents(t *testing.T) {
 	if err := m.Write(ctx(t), "/root/frames", []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	lost := "awk '$2 == 15 {lost += $9} END {print lost}' /proc/net/netlink"
+	lostBefore := m.run(lost)
 	if got := m.run("perl /root/forge.pl </root/frames 2>&1 | sort | uniq -c | head"); got != "" {
 		t.Errorf("not all of %d frames were sent: %s", len(lines), got)
+	}
+	if got := m.run(lost); got != lostBefore {
+		t.Errorf("listeners lost %s frames, and %s before", got, lostBefore)
 	}
 	// The daemon has received the forged events. If the daemon obeyed forged events, it would have acted by now.
 	m.waitForLog("an event (could not be read|was too long)")

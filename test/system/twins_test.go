@@ -476,11 +476,16 @@ func TestSwap(t *testing.T) {
 
 // forge sends frames to the multicast groups of udev and of the kernel. Only root in the host's network namespace can
 // send frames that reach the daemon. The script is in Perl, which every Debian has. Each input line describes a frame:
-// how to send or damage the frame, then the frame's properties.
+// how to send or damage the frame, then the frame's properties. After each frame, the script waits until all listeners
+// have read the frame, because a listener with a full buffer would lose the next frame.
 const forge = `use strict;
 socket(my $s, 16, 3, 15) or die "socket: $!"; # AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT
 sub out { my ($frame, $group) = @_;
-	send($s, $frame, 0, pack("SSLL", 16, 0, 0, $group)) // warn "send: $!"; }
+	send($s, $frame, 0, pack("SSLL", 16, 0, 0, $group)) // warn "send: $!";
+	select(undef, undef, undef, 0.001) while unread(); }
+sub unread { # the columns of the table are sk, Eth, Pid, Groups and Rmem
+	open(my $table, "<", "/proc/net/netlink") or die "/proc/net/netlink: $!";
+	return scalar grep { my @column = split; $column[1] eq "15" && $column[4] > 0 } <$table>; }
 sub udev { my ($p, $length) = @_; # struct monitor_netlink_header; the hashes are of "block" and "disk"
 	return pack("a8NLLLNNNN", "libudev", 0xfeedcafe, 40, 40, $length // length $p, 0xf0031db7, 0x7bcbc5ee, 0, 0) . $p; }
 while (my $line = <STDIN>) {
