@@ -142,8 +142,8 @@ func (m *making) progress(ctx context.Context, p probe.Progress) {
 func (m *making) prove(ctx context.Context) (disk.Content, error) {
 	// The unit waits for the settle time even if it reads only a small part of the disk.
 	m.scan.Status("reading "+m.facts.Node(), m.settings.Settle+readPatience)
-	// The look at the disks has left garbage. With this garbage, two proofs use 17 MiB instead of the 16 MiB that
-	// TestSlowProof allows.
+	// The look at the disks has left garbage. Without this call, two proofs use 17 MiB of private memory together, and
+	// TestSlowProof allows 16 MiB.
 	debug.FreeOSMemory()
 	c, err := m.session.Prove(ctx, m.class.Blank)
 	if m.token == "" { // with a token, Make reads samples of the disk again
