@@ -163,9 +163,10 @@ func (s *Session) isSame(f *os.File) error {
 	return nil
 }
 
-// readBack reads the new filesystem from the disk, without the page cache, and verifies the filesystem.
-func (s *Session) readBack(kind, uuid string) error {
-	if err := checkWhole(s.keep, kind, uuid); err != nil {
+// readBack reads the new filesystem from the disk, without the page cache, and verifies the filesystem with the
+// function `check`.
+func (s *Session) readBack(kind, uuid string, check func(r io.ReaderAt, kind, uuid string) error) error {
+	if err := check(s.keep, kind, uuid); err != nil {
 		return fmt.Errorf("cannot read back what mkfs.%s wrote: %w", kind, err)
 	}
 	return s.isSame(s.keep)
@@ -176,4 +177,12 @@ func checkWhole(r io.ReaderAt, kind, uuid string) error {
 		return probe.IsWholeExt4(r, uuid)
 	}
 	return probe.IsWholeXFS(r, uuid)
+}
+
+// checkNew is checkWhole for a filesystem that nobody has used since mkfs. For XFS, checkNew reads more than checkWhole.
+func checkNew(r io.ReaderAt, kind, uuid string) error {
+	if kind == disk.Ext4 {
+		return probe.IsWholeExt4(r, uuid)
+	}
+	return probe.IsNewXFS(r, uuid)
 }

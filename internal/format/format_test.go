@@ -128,6 +128,8 @@ func (w *world) halfMade(uuid string) {
 // mkfs simulates a successful run of mkfs.xfs, which changes the disk and the kernel's counts.
 func (w *world) mkfs(run.Command) (run.Result, error) {
 	w.put(0, super(w.t, "xfs.head", uuid))
+	w.put(4096, behind(w.t, uuid))
+	w.put(logStart, logHeader(w.t, uuid))
 	w.named(uuid)
 	w.writes += 65
 	w.bytes += 65<<12 + 64<<20
@@ -152,20 +154,56 @@ func super(t *testing.T, name, uuid string) []byte {
 		t.Error(err)
 		return nil
 	}
-	raw, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
-	if err != nil {
-		t.Error(err)
-	}
-	b = bytes.ReplaceAll(b, bytes.Clone(b[32:48]), raw)
+	b = bytes.ReplaceAll(b, bytes.Clone(b[32:48]), raw(t, uuid))
 	binary.BigEndian.PutUint64(b[8:], size/4096)
 	inGroups(b, 1)
 	return b
 }
 
-// inGroups sets the number of allocation groups in an XFS superblock.
+// raw returns the 16 bytes of the UUID.
+func raw(t *testing.T, uuid string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(uuid, "-", ""))
+	if err != nil {
+		t.Error(err)
+	}
+	return b
+}
+
+// Places of blocks in the filesystem of xfs.head, in bytes.
+const (
+	inodes, inode = 64 << 10, 512
+	reference     = 5 * 4096 // the root of the B-tree of reference counts
+	logStart      = 4 << 20
+)
+
+// logHeader returns the first sector of a new log, with only the magic number and the UUID.
+func logHeader(t *testing.T, uuid string) []byte {
+	b := make([]byte, 512)
+	copy(b, "\xfe\xed\xba\xbe")
+	copy(b[304:], raw(t, uuid))
+	return b
+}
+
+// behind returns what mkfs.xfs writes behind the headers, from byte 4096 of the disk: the roots of five B-trees, and 64
+// inodes. Each structure has only its magic number and its UUID.
+func behind(t *testing.T, uuid string) []byte {
+	b := make([]byte, inodes+64*inode-4096)
+	for i, magic := range []string{"AB3B", "AB3C", "IAB3", "FIB3", "R3FC"} {
+		copy(b[i*4096:], magic)
+		copy(b[i*4096+32:], raw(t, uuid))
+	}
+	for i := inodes - 4096; i < len(b); i += inode {
+		copy(b[i:], "IN")
+		copy(b[i+160:], raw(t, uuid))
+	}
+	return b
+}
+
+// inGroups sets the number of allocation groups in an XFS superblock, and moves the log into the first group.
 func inGroups(b []byte, n uint32) {
 	binary.BigEndian.PutUint32(b[84:], size/4096/n)
 	binary.BigEndian.PutUint32(b[88:], n)
+	binary.BigEndian.PutUint64(b[48:], logStart/4096)
 	clear(b[224:228])
 	binary.LittleEndian.PutUint32(b[224:], crc32.Checksum(b[:512], crc32.MakeTable(crc32.Castagnoli)))
 }
@@ -843,6 +881,10 @@ func TestSecondLook(t *testing.T) {
 		"at work":                       {func(w *world) { w.put(0, super(t, "xfs-half-made.head", uuid)) }, ErrShared, "is still running on the disk"},
 		"zeroed":                        {func(w *world) { w.put(0, make([]byte, 4096)) }, ErrShared, "no XFS superblock"},
 		"headers of another":            {func(w *world) { w.put(512, super(t, "xfs.head", other)[512:1024]) }, ErrShared, "headers of group 0"},
+		"a B-tree of another":           {func(w *world) { w.put(reference, behind(t, other)[reference-4096:][:4096]) }, ErrShared, "byte 20480, in the B-trees of group 0, does not belong to the XFS filesystem " + uuid},
+		"a B-tree is lost":              {func(w *world) { w.put(reference, make([]byte, 4096)) }, ErrShared, "in the B-trees of group 0"},
+		"inodes of another":             {func(w *world) { w.put(inodes, behind(t, other)[inodes-4096:]) }, ErrShared, "byte 65536, in the inodes,"},
+		"the log of another":            {func(w *world) { w.put(logStart, logHeader(t, other)) }, ErrShared, "byte 4194304, in the log,"},
 		"another UUID, by this machine": {func(w *world) { w.put(0, super(t, "xfs.head", other)); w.writes++ }, ErrWritten, "1 writes"},
 		"written, and whole":            {func(w *world) { w.writes++ }, ErrWritten, "1 writes"},
 		"in the page cache, and whole":  {func(w *world) { w.buffered++ }, ErrWritten, "1 writes"},

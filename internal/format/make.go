@@ -215,7 +215,7 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 	if err != nil {
 		return err
 	}
-	if err := s.readBack(kind, o.Intent.UUID); err != nil {
+	if err := s.readBack(kind, o.Intent.UUID, checkWhole); err != nil {
 		return err
 	}
 	// A shared lock lets udev probe the disk during the wait for the second reading.
@@ -225,7 +225,7 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 	if err := wait(ctx, s.deps.SecondLook); err != nil {
 		return err
 	}
-	if err = s.readBack(kind, o.Intent.UUID); err != nil {
+	if err = s.readBack(kind, o.Intent.UUID, checkNew); err != nil {
 		err = s.changed(err)
 	} else if err = s.isUntouched(); err == nil {
 		err = s.isOurs(ctx, o, counted-s.written, wrote)

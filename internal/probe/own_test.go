@@ -2,8 +2,10 @@ package probe
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"os/exec"
@@ -46,6 +48,9 @@ func TestOwnIsAllThatMkfsWrites(t *testing.T) {
 		got, err := Scan(t.Context(), Source{Reader: f, Size: size, Own: Own{UUID: madeUUID}}, Full)
 		if err != nil || got.clean() || got.Offset != 0 {
 			t.Errorf("mkfs.xfs %s, another UUID: %+v, error %v", options, got, err)
+		}
+		if err := IsNewXFS(f, ownUUID); err != nil {
+			t.Errorf("mkfs.xfs %s: %v", options, err)
 		}
 		if options == "" { // mkfs.xfs -f first writes zeros, which remain if mkfs.xfs is killed
 			if _, err := f.WriteAt(make([]byte, 128*kib), 0); err != nil {
@@ -186,6 +191,98 @@ func TestIsWholeXFS(t *testing.T) {
 	if err := IsWholeXFS(bytes.NewReader(head(t, "xfs-half-made.head")), madeUUID); err == nil || !strings.Contains(err.Error(), "is still running on the disk") {
 		t.Errorf("half made: %v", err)
 	}
+}
+
+// TestIsNewXFS lets another machine overwrite single blocks that mkfs.xfs wrote behind the headers. IsNewXFS must name
+// the first byte of each such block, also if the block is zero. IsWholeXFS does not read these blocks.
+func TestIsNewXFS(t *testing.T) {
+	const size = 320 * mib
+	for options, first := range map[string]int64{"": 1, "-s size=4096": 4, "-m rmapbt=1": 1, "-m reflink=0": 1, "-m finobt=0": 1, "-i size=1024": 1} {
+		args := strings.Fields(options)
+		f := made(t, size, append([]string{"-m", "uuid=" + ownUUID}, args...)...)
+		others := made(t, size, append([]string{"-m", "uuid=" + madeUUID}, args...)...)
+		if err := IsNewXFS(f, ownUUID); err != nil {
+			t.Errorf("mkfs.xfs %s: %v", options, err)
+		}
+		// The superblock, AGF, AGI and AGFL come first. The roots of the B-trees follow, one block each.
+		trees := map[string]int64{"-m rmapbt=1": 6, "-m reflink=0": 4, "-m finobt=0": 4}[options]
+		if trees == 0 {
+			trees = 5
+		}
+		wrong := map[int64]string{}
+		for group := range int64(4) {
+			for n := range trees {
+				at := group*80*mib + (first+n)*block
+				wrong[at] = fmt.Sprintf("byte %d, in the B-trees of group %d,", at, group)
+			}
+		}
+		inode := int64(512)
+		if strings.Contains(options, "-i") {
+			inode = 1024
+		}
+		root := field(t, f, 56, 8) * inode
+		for _, n := range []int64{0, 1, 63} {
+			wrong[root+n*inode] = fmt.Sprintf("byte %d, in the inodes,", root+n*inode)
+		}
+		// In sb_logstart, the number of the group is above sb_agblklog bits.
+		start, bits := field(t, f, 48, 8), field(t, f, 124, 1)
+		log := (start>>bits)*80*mib + (start&(1<<bits-1))*block
+		wrong[log] = fmt.Sprintf("byte %d, in the log,", log)
+		for at, want := range wrong {
+			length := int64(block)
+			if strings.Contains(want, "inodes") {
+				length = inode
+			}
+			is, theirs := make([]byte, length), make([]byte, length)
+			_, err := f.ReadAt(is, at)
+			_, err2 := others.ReadAt(theirs, at)
+			if err := errors.Join(err, err2); err != nil {
+				t.Fatal(err)
+			}
+			for _, b := range [][]byte{theirs, make([]byte, length)} {
+				if _, err := f.WriteAt(b, at); err != nil {
+					t.Fatal(err)
+				}
+				if err := IsNewXFS(f, ownUUID); err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("mkfs.xfs %s, want %q: %v", options, want, err)
+				}
+				if err := IsWholeXFS(f, ownUUID); err != nil {
+					t.Errorf("mkfs.xfs %s, %s only the headers: %v", options, want, err)
+				}
+			}
+			if _, err := f.WriteAt(is, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// IsNewXFS must not panic if another machine has written a superblock with an impossible size of the inodes.
+		b := make([]byte, 4096)
+		if _, err := f.ReadAt(b, 0); err != nil {
+			t.Fatal(err)
+		}
+		binary.BigEndian.PutUint16(b[104:], 1)
+		clear(b[224:228])
+		size := binary.BigEndian.Uint16(b[102:])
+		binary.LittleEndian.PutUint32(b[224:], crc32.Checksum(b[:size], crc32.MakeTable(crc32.Castagnoli)))
+		if _, err := f.WriteAt(b, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := IsNewXFS(f, ownUUID); err == nil || !strings.Contains(err.Error(), "its inodes have 1 bytes") {
+			t.Errorf("mkfs.xfs %s, inodes of one byte: %v", options, err)
+		}
+		if err := IsNewXFS(f, madeUUID); err == nil || !strings.Contains(err.Error(), "holds the XFS filesystem "+ownUUID) {
+			t.Errorf("another UUID: %v", err)
+		}
+	}
+}
+
+// field returns the big-endian number of n bytes at the byte offset.
+func field(t *testing.T, r io.ReaderAt, at int64, n int) int64 {
+	t.Helper()
+	b := make([]byte, 8)
+	if _, err := r.ReadAt(b[8-n:], at); err != nil {
+		t.Fatal(err)
+	}
+	return int64(binary.BigEndian.Uint64(b))
 }
 
 func put(t *testing.T, w io.WriterAt, at int64, c byte) {

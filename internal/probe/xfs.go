@@ -93,6 +93,97 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 	return nil
 }
 
+// IsNewXFS returns nil if the disk holds the finished XFS with the given UUID, in the state right after mkfs.xfs.
+// IsNewXFS first calls IsWholeXFS. Then IsNewXFS reads the other structures that mkfs.xfs wrote. These structures are
+// the roots of the B-trees of all allocation groups, the first inodes, and the first header in the log. Each of these
+// structures must contain the given UUID.
+func IsNewXFS(r io.ReaderAt, uuid string) error {
+	if err := IsWholeXFS(r, uuid); err != nil {
+		return err
+	}
+	super, err := ReadXFS(r)
+	if err != nil {
+		return err
+	}
+	for i := range uint64(super.Groups) {
+		roots, err := readRoots(r, &super, i)
+		if err != nil {
+			return err
+		}
+		for _, at := range roots {
+			if err := checkStamps(r, uuid, at, super.Block, 1, fmt.Sprintf("the B-trees of group %d", i)); err != nil {
+				return err
+			}
+		}
+	}
+	p, err := readNewXFS(r, &super)
+	if err != nil {
+		return err
+	}
+	// XFS allocates 64 inodes at once (XFS_INODES_PER_CHUNK in Linux, fs/xfs/libxfs/xfs_format.h).
+	if err := checkStamps(r, uuid, p.inodes, p.inode, 64, "the inodes"); err != nil {
+		return err
+	}
+	return checkStamps(r, uuid, p.log, align, 1, "the log")
+}
+
+// The type `newXFS` contains the byte offset of the root inode, the size of an inode in bytes, and the byte offset of the
+// log.
+type newXFS struct{ inodes, inode, log uint64 }
+
+// readNewXFS reads the fields sb_rootino, sb_inodesize, sb_logstart and sb_agblklog of the superblock. mkfs.xfs puts the
+// root inode into the first allocation group, so the number of the root inode gives its place.
+func readNewXFS(r io.ReaderAt, super *XFSSuper) (newXFS, error) {
+	return readHead(r, func(b []byte) (newXFS, error) {
+		be := binary.BigEndian
+		root, inode, log, bits := be.Uint64(b[56:]), uint64(be.Uint16(b[104:])), be.Uint64(b[48:]), b[124]
+		if inode < sector {
+			return newXFS{}, fmt.Errorf("cannot use the XFS superblock: its inodes have %d bytes", inode)
+		}
+		return newXFS{root * inode, inode, log>>bits*super.Group + log&(1<<bits-1)*super.Block}, nil
+	})
+}
+
+// readRoots returns the byte offsets of the roots of the allocation group's B-trees. The offsets come from the fields
+// agf_bno_root, agf_cnt_root, agf_rmap_root, agf_refcount_root, agi_root and agi_free_root.
+func readRoots(r io.ReaderAt, super *XFSSuper, group uint64) (roots []uint64, err error) {
+	buf, err := alignedBuffer(max(3*int(super.Sector), align))
+	if err != nil {
+		return nil, err
+	}
+	defer buf.free()
+	if err := readFull(r, buf, group*super.Group); err != nil {
+		return nil, err
+	}
+	agf, agi := buf[super.Sector:], buf[2*super.Sector:]
+	for _, field := range [][]byte{agf[16:], agf[20:], agf[24:], agf[88:], agi[20:], agi[328:]} {
+		// A filesystem without the feature of a B-tree has a zero in the B-tree's field.
+		if n := binary.BigEndian.Uint32(field); n != 0 {
+			roots = append(roots, group*super.Group+uint64(n)*super.Block)
+		}
+	}
+	return roots, nil
+}
+
+// checkStamps reads n XFS structures of the given size in bytes from the byte offset. checkStamps returns an error if
+// one of the structures does not contain the UUID. The parameter `where` names the structures for the error.
+func checkStamps(r io.ReaderAt, uuid string, at, size, n uint64, where string) error {
+	buf, err := alignedBuffer(int(n * size))
+	if err != nil {
+		return err
+	}
+	defer buf.free()
+	if err := readFull(r, buf, at); err != nil {
+		return err
+	}
+	for i := range n {
+		if !newOwner(uuid).stamped(buf[i*size:]) {
+			return fmt.Errorf("byte %d, in %s, does not belong to the XFS filesystem %s", at+i*size, where, uuid)
+		}
+	}
+	return nil
+}
+
 // parseXFS parses the first 4096 bytes of a disk as struct xfs_dsb (Linux, fs/xfs/libxfs/xfs_format.h). parseXFS
 // accepts XFS version 5, and XFS version 4, which has no checksum.
 func parseXFS(b []byte) (XFSSuper, error) {
