@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -889,6 +890,7 @@ func TestSecondLook(t *testing.T) {
 		"written, and whole":            {func(w *world) { w.writes++ }, ErrWritten, "1 writes"},
 		"in the page cache, and whole":  {func(w *world) { w.buffered++ }, ErrWritten, "1 writes"},
 		"a write that stalls":           {func(w *world) { w.inFlight++ }, ErrWritten, "1 writes are not complete yet"},
+		"unreadable":                    {func(w *world) { w.truncate(reference) }, io.ErrUnexpectedEOF, "(disk sequence number 12): cannot read back what mkfs.xfs wrote: cannot read byte 20480"},
 		"pulled":                        {func(w *world) { w.now.seq++ }, nil, "another disk"},
 		"not to be counted":             {func(w *world) { w.counters = errors.New("no stat") }, nil, "no stat"},
 	} {

@@ -225,12 +225,18 @@ func (s *Session) confirm(ctx context.Context, o *MakeOptions, wrote uint64) err
 	if err := wait(ctx, s.deps.SecondLook); err != nil {
 		return err
 	}
-	if err = s.readBack(kind, o.Intent.UUID, checkNew); err != nil {
+	var unread *probe.ReadError
+	switch err = s.readBack(kind, o.Intent.UUID, checkNew); {
+	case errors.As(err, &unread):
+		// A read error does not show that another machine writes to the disk.
+	case err != nil:
 		err = s.changed(err)
-	} else if err = s.isUntouched(); err == nil {
-		err = s.isOurs(ctx, o, counted-s.written, wrote)
+	default:
+		if err = s.isUntouched(); err == nil {
+			err = s.isOurs(ctx, o, counted-s.written, wrote)
+		}
 	}
-	if errors.Is(err, ErrShared) || errors.Is(err, ErrWritten) {
+	if unread != nil || errors.Is(err, ErrShared) || errors.Is(err, ErrWritten) {
 		// Without a recorded doubt, hotmount would mount the filesystem if the next look finds it whole.
 		o.Intent.Doubt = err.Error()
 		err = errors.Join(err, s.deps.Intents.Amend(o.Intent))

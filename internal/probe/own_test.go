@@ -224,7 +224,7 @@ func TestIsNewXFS(t *testing.T) {
 		for _, n := range []int64{0, 1, 63} {
 			wrong[root+n*inode] = fmt.Sprintf("byte %d, in the inodes,", root+n*inode)
 		}
-		// In sb_logstart, the number of the group is above sb_agblklog bits.
+		// The lowest sb_agblklog bits of sb_logstart are a block number. The higher bits are the group's number.
 		start, bits := field(t, f, 48, 8), field(t, f, 124, 1)
 		log := (start>>bits)*80*mib + (start&(1<<bits-1))*block
 		wrong[log] = fmt.Sprintf("byte %d, in the log,", log)
@@ -254,20 +254,20 @@ func TestIsNewXFS(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// IsNewXFS must not panic if another machine has written a superblock with an impossible size of the inodes.
+		// IsNewXFS must reject an impossible size of the inodes.
 		b := make([]byte, 4096)
 		if _, err := f.ReadAt(b, 0); err != nil {
 			t.Fatal(err)
 		}
-		binary.BigEndian.PutUint16(b[104:], 1)
+		binary.BigEndian.PutUint16(b[104:], 511)
 		clear(b[224:228])
 		size := binary.BigEndian.Uint16(b[102:])
 		binary.LittleEndian.PutUint32(b[224:], crc32.Checksum(b[:size], crc32.MakeTable(crc32.Castagnoli)))
 		if _, err := f.WriteAt(b, 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := IsNewXFS(f, ownUUID); err == nil || !strings.Contains(err.Error(), "its inodes have 1 bytes") {
-			t.Errorf("mkfs.xfs %s, inodes of one byte: %v", options, err)
+		if err := IsNewXFS(f, ownUUID); err == nil || !strings.Contains(err.Error(), "its inodes have 511 bytes") {
+			t.Errorf("mkfs.xfs %s, inodes of 511 bytes: %v", options, err)
 		}
 		if err := IsNewXFS(f, madeUUID); err == nil || !strings.Contains(err.Error(), "holds the XFS filesystem "+ownUUID) {
 			t.Errorf("another UUID: %v", err)

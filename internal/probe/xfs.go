@@ -94,9 +94,8 @@ func IsWholeXFS(r io.ReaderAt, uuid string) error {
 }
 
 // IsNewXFS returns nil if the disk holds the finished XFS with the given UUID, in the state right after mkfs.xfs.
-// IsNewXFS first calls IsWholeXFS. Then IsNewXFS reads the other structures that mkfs.xfs wrote. These structures are
-// the roots of the B-trees of all allocation groups, the first inodes, and the first header in the log. Each of these
-// structures must contain the given UUID.
+// IsNewXFS first calls IsWholeXFS. Then IsNewXFS reads the roots of the B-trees of all allocation groups, the first
+// inodes, and the first header in the log. Each of these structures must contain the given UUID.
 func IsNewXFS(r io.ReaderAt, uuid string) error {
 	if err := IsWholeXFS(r, uuid); err != nil {
 		return err
@@ -157,16 +156,15 @@ func readRoots(r io.ReaderAt, super *XFSSuper, group uint64) (roots []uint64, er
 	}
 	agf, agi := buf[super.Sector:], buf[2*super.Sector:]
 	for _, field := range [][]byte{agf[16:], agf[20:], agf[24:], agf[88:], agi[20:], agi[328:]} {
-		// A filesystem without the feature of a B-tree has a zero in the B-tree's field.
-		if n := binary.BigEndian.Uint32(field); n != 0 {
-			roots = append(roots, group*super.Group+uint64(n)*super.Block)
-		}
+		// Without the feature of a B-tree, its field is zero, and leads to the group's superblock.
+		roots = append(roots, group*super.Group+uint64(binary.BigEndian.Uint32(field))*super.Block)
 	}
 	return roots, nil
 }
 
 // checkStamps reads n XFS structures of the given size in bytes from the byte offset. checkStamps returns an error if
-// one of the structures does not contain the UUID. The parameter `where` names the structures for the error.
+// one of the structures cannot be read or does not contain the UUID. The type of the structure does not matter. The
+// parameter `where` names the structures for the error.
 func checkStamps(r io.ReaderAt, uuid string, at, size, n uint64, where string) error {
 	buf, err := alignedBuffer(int(n * size))
 	if err != nil {
