@@ -31,9 +31,10 @@ func head(t testing.TB, name string) []byte {
 
 func TestReadXFS(t *testing.T) {
 	whole, half := head(t, "xfs.head"), head(t, "xfs-half-made.head")
-	whole300 := XFSSuper{UUID: madeUUID, Size: 300 * mib, Block: 4096, Group: 75 * mib, Groups: 4, Sector: 512, Log: 64 << 20}
+	whole300 := XFSSuper{UUID: madeUUID, Size: 300 * mib, Block: 4096, Group: 75 * mib, Groups: 4, Sector: 512, Log: 64 << 20,
+		LogStart: 150*mib + 6*4096, RootInode: 128, InodeSize: 512}
 	half300 := whole300
-	half300.InProgress = true
+	half300.InProgress, half300.RootInode = true, 1<<64-1
 	change := func(b []byte, at int, c byte) []byte {
 		b = bytes.Clone(b)
 		b[at] = c

@@ -23,8 +23,12 @@ type XFSSuper struct {
 	Group  uint64
 	Groups uint32
 	Sector uint32
-	// Log is the size of the log in bytes.
-	Log uint64
+	// Log is the size of the log in bytes, and LogStart is its byte offset.
+	Log, LogStart uint64
+	// RootInode is the number of the root inode. An unfinished filesystem has the number 1<<64 - 1. InodeSize is the size
+	// of an inode in bytes.
+	RootInode uint64
+	InodeSize uint32
 }
 
 // unfinished reports whether the disk has an XFS superblock and mkfs.xfs has not finished the filesystem.
@@ -115,32 +119,16 @@ func IsNewXFS(r io.ReaderAt, uuid string) error {
 			}
 		}
 	}
-	p, err := readNewXFS(r, &super)
-	if err != nil {
+	// XFS allocates 64 inodes at once (XFS_INODES_PER_CHUNK in Linux, fs/xfs/libxfs/xfs_format.h). mkfs.xfs puts the root
+	// inode into the first allocation group, so the number of the root inode gives its place.
+	size := uint64(super.InodeSize)
+	if size < sector {
+		return fmt.Errorf("cannot use the XFS superblock: its inodes have %d bytes", size)
+	}
+	if err := checkStamps(r, uuid, super.RootInode*size, size, 64, "the inodes"); err != nil {
 		return err
 	}
-	// XFS allocates 64 inodes at once (XFS_INODES_PER_CHUNK in Linux, fs/xfs/libxfs/xfs_format.h).
-	if err := checkStamps(r, uuid, p.inodes, p.inode, 64, "the inodes"); err != nil {
-		return err
-	}
-	return checkStamps(r, uuid, p.log, align, 1, "the log")
-}
-
-// The type `newXFS` contains the byte offset of the root inode, the size of an inode in bytes, and the byte offset of the
-// log.
-type newXFS struct{ inodes, inode, log uint64 }
-
-// readNewXFS reads the fields sb_rootino, sb_inodesize, sb_logstart and sb_agblklog of the superblock. mkfs.xfs puts the
-// root inode into the first allocation group, so the number of the root inode gives its place.
-func readNewXFS(r io.ReaderAt, super *XFSSuper) (newXFS, error) {
-	return readHead(r, func(b []byte) (newXFS, error) {
-		be := binary.BigEndian
-		root, inode, log, bits := be.Uint64(b[56:]), uint64(be.Uint16(b[104:])), be.Uint64(b[48:]), b[124]
-		if inode < sector {
-			return newXFS{}, fmt.Errorf("cannot use the XFS superblock: its inodes have %d bytes", inode)
-		}
-		return newXFS{root * inode, inode, log>>bits*super.Group + log&(1<<bits-1)*super.Block}, nil
-	})
+	return checkStamps(r, uuid, super.LogStart, align, 1, "the log")
 }
 
 // readRoots returns the byte offsets of the roots of the allocation group's B-trees. The offsets come from the fields
@@ -216,6 +204,7 @@ func parseXFS(b []byte) (XFSSuper, error) {
 	if group == 0 || groups == 0 || uint64(groups-1) > (blockSize*blocks)/group {
 		return XFSSuper{}, fmt.Errorf("cannot use the XFS superblock: it states %d allocation groups of %d bytes", groups, group)
 	}
+	log, bits := be.Uint64(b[48:]), b[124]
 	return XFSSuper{
 		UUID:       disk.UUID([16]byte(b[32:48])),
 		InProgress: b[inProgress] != 0,
@@ -225,5 +214,9 @@ func parseXFS(b []byte) (XFSSuper, error) {
 		Groups:     groups,
 		Sector:     uint32(sector),
 		Log:        blockSize * uint64(be.Uint32(b[96:])),
+		// The lowest sb_agblklog bits of sb_logstart are a block number, and the higher bits are the group's number.
+		LogStart:  log>>bits*group + log&(1<<bits-1)*blockSize,
+		RootInode: be.Uint64(b[56:]),
+		InodeSize: uint32(be.Uint16(b[104:])),
 	}, nil
 }
