@@ -252,9 +252,9 @@ func TestAgentKilled(t *testing.T) {
 		}
 	}
 	begun := 0
-	// A formatting process that outlives its daemon occupies one of the next daemon's four places for proofs
-	// (proofsAtOnce) for a minute. With at most three such processes, one place remains for the other disks.
-	for some := range slices.Chunk(turns, 3) {
+	// A stopped formatting process occupies one of the daemon's four places for proofs (proofsAtOnce) for a minute. A
+	// fifth disk would wait for that minute, so a group has two turns, which are four disks.
+	for some := range slices.Chunk(turns, 2) {
 		var stay, end []string
 		for _, i := range some {
 			stay, end = append(stay, orders[i]), append(end, orders[(i+1)%len(orders)])
